@@ -1,0 +1,123 @@
+"""Every exception of nbagent, and Diagnostic for what nobody has to act on at once.
+
+    NbAgentError
+    ├── UserError            the person acts: one readable line, no traceback
+    │   ├── UsageProblem       a magic or command was typed wrongly
+    │   ├── SettingsError      a settings file, variable or key is invalid
+    │   ├── MissingKey         no credentials for the model's provider
+    │   ├── ModelFailed        the provider refused, failed or could not be reached
+    │   ├── TurnFailed         a turn ended other than with a completed answer
+    │   ├── JournalLocked      another kernel writes this session
+    │   ├── JournalUnwritable  the disk is full or the folder cannot be written
+    │   ├── JournalDamaged     the journal cannot be read as far as needed
+    │   ├── CassetteMiss       replay was asked for something not recorded
+    │   ├── NotInteractive     a question had to be asked and nobody can answer
+    │   └── PolicyError        an unknown policy, or a number it does not have
+    ├── ToolError            the model acts: becomes a tool result marked as an error
+    └── BrokenPath           the developer acts: a path of entries is not a path
+
+A message of a UserError has three parts: what was wrong with the value quoted, where, what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class NbAgentError(Exception):
+    """Root of everything nbagent raises on purpose."""
+
+
+class UserError(NbAgentError):
+    """The person acts; IPython prints `str(self)` on one line instead of a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [one_line(str(self))]
+
+
+class UsageProblem(UserError):
+    """A magic or command was typed in a way that cannot be understood."""
+
+
+class SettingsError(UserError):
+    """A settings file, environment variable or option holds something invalid."""
+
+
+class MissingKey(UserError):
+    """There are no credentials for the provider of the chosen model."""
+
+
+class ModelFailed(UserError):
+    """The provider refused, failed or could not be reached.
+
+    `kind` is one of "rate_limit", "overloaded", "auth", "billing", "permission", "not_found",
+    "invalid_request", "too_large", "overflow", "server", "connection", "timeout", "protocol".
+    `retryable` says whether sending the same request again can help; `retry_after_s` is what
+    the provider asked for, in seconds, None when it said nothing.
+    """
+
+    def __init__(
+        self, message: str, *, kind: str = "server", retryable: bool = False, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
+class TurnFailed(UserError):
+    """A turn ended other than with a completed answer; the journal holds what was done."""
+
+
+class JournalLocked(UserError):
+    """Another process holds the session's journal open for writing."""
+
+
+class JournalUnwritable(UserError):
+    """The journal or its folder cannot be written (permissions, full disk)."""
+
+
+class JournalDamaged(UserError):
+    """A journal cannot be read as far as it is needed."""
+
+
+class CassetteMiss(UserError):
+    """Replay was asked for a step that the cassette does not hold."""
+
+
+class NotInteractive(UserError):
+    """A question had to be asked, and no front end can answer."""
+
+
+class PolicyError(UserError):
+    """An unknown context policy, or a number that the policy does not have."""
+
+
+class ToolError(NbAgentError):
+    """The model acts: the text becomes a tool result marked as an error."""
+
+
+class BrokenPath(NbAgentError):
+    """An entry's parent is not the entry before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """Something found that stops nothing: where, what, and what to do about it.
+
+    `line` counts from 1; None when the fault is the whole file's.
+    """
+
+    path: str
+    line: int | None
+    cause: str
+    remedy: str
+
+    def __str__(self) -> str:
+        where = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"{where}: {self.cause}; {self.remedy}"
+
+
+def one_line(text: str) -> str:
+    """Return `text` with line breaks folded to blanks, so that it prints as one line."""
+    return " ".join(text.split())

@@ -1,0 +1,131 @@
+"""SessionTree: the entries of a journal by id, and the paths through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from nbagent.core.entries import Entry, TurnEnd, TurnStart
+from nbagent.core.errors import BrokenPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnNode:
+    """One turn as it stands in the tree. `end` is None while it runs or after a crash."""
+
+    turn: str
+    start: Entry
+    body: TurnStart
+    end: TurnEnd | None
+    last: str
+    current: bool
+
+
+class SessionTree:
+    """The conversation tree of one journal. The leaf is the entry added last."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._by_id: dict[str, Entry] = {}
+        self._children: dict[str | None, list[str]] = {}
+        self._leaf: str | None = None
+        self._path: list[Entry] = []
+        for entry in entries:
+            self.add(entry)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._by_id.values())
+
+    def __contains__(self, entry_id: object) -> bool:
+        return entry_id in self._by_id
+
+    def __getitem__(self, entry_id: str) -> Entry:
+        return self._by_id[entry_id]
+
+    @property
+    def leaf(self) -> str | None:
+        """Id of the current leaf; None for an empty tree."""
+        return self._leaf
+
+    def add(self, entry: Entry) -> None:
+        """Add `entry`, which becomes the leaf.
+
+        Raises:
+            BrokenPath: its id is taken, or its parent is not in the tree.
+        """
+        if entry.id in self._by_id:
+            raise BrokenPath(f"entry id {entry.id!r} occurs twice")
+        if entry.parent is not None and entry.parent not in self._by_id:
+            raise BrokenPath(f"entry {entry.id!r} names the parent {entry.parent!r}, which is not there")
+        self._by_id[entry.id] = entry
+        self._children.setdefault(entry.parent, []).append(entry.id)
+        if entry.parent == self._leaf:
+            self._path.append(entry)
+        else:
+            self._path = self._walk(entry)
+        self._leaf = entry.id
+
+    def _walk(self, entry: Entry) -> list[Entry]:
+        path = [entry]
+        while entry.parent is not None:
+            entry = self._by_id[entry.parent]
+            path.append(entry)
+        path.reverse()
+        return path
+
+    def path(self, leaf: str | None = None) -> list[Entry]:
+        """Return the entries from the root to `leaf` (default: the current leaf). The caller must not change it."""
+        if leaf is None or leaf == self._leaf:
+            return self._path
+        return self._walk(self._by_id[leaf])
+
+    def children(self, entry_id: str | None) -> tuple[str, ...]:
+        """Return the ids of the entries whose parent is `entry_id`, in the order written; None asks for the roots."""
+        return tuple(self._children.get(entry_id, ()))
+
+    def turns(self) -> tuple[TurnNode, ...]:
+        """Return every turn of the tree in the order written; those on the current path are marked."""
+        on_path = {e.id for e in self._path}
+        nodes: dict[str, TurnNode] = {}
+        owner: dict[str, str] = {}
+        for entry in self._by_id.values():
+            body = entry.body
+            if isinstance(body, TurnStart):
+                owner[entry.id] = body.turn
+                nodes[body.turn] = TurnNode(
+                    turn=body.turn, start=entry, body=body, end=None, last=entry.id, current=entry.id in on_path
+                )
+                continue
+            turn = owner.get(entry.parent) if entry.parent is not None else None
+            if turn is None:
+                continue
+            node = nodes[turn]
+            if node.end is not None:
+                continue
+            owner[entry.id] = turn
+            nodes[turn] = TurnNode(
+                turn=turn, start=node.start, body=node.body, last=entry.id, current=node.current,
+                end=body if isinstance(body, TurnEnd) else None,
+            )  # fmt: skip
+        return tuple(nodes.values())
+
+    def turns_on_path(self) -> tuple[TurnNode, ...]:
+        """Return the turns of the current path, oldest first."""
+        return tuple(n for n in self.turns() if n.current)
+
+    def turn(self, name: str) -> TurnNode | None:
+        """Return the turn with the id or unique id prefix `name`, or by number on the path (1 first, -1 last)."""
+        nodes = self.turns()
+        exact = [n for n in nodes if n.turn == name]
+        if exact:
+            return exact[0]
+        try:
+            number = int(name)
+        except ValueError:
+            starts = [n for n in nodes if n.turn.startswith(name)] if name else []
+            return starts[0] if len(starts) == 1 else None
+        current = [n for n in nodes if n.current]
+        index = number - 1 if number > 0 else len(current) + number
+        return current[index] if number != 0 and 0 <= index < len(current) else None
