@@ -42,6 +42,7 @@ from nbagent.core.messages import (
     Message,
     Role,
     ToolCall,
+    is_blank,
     is_signed_thinking,
     is_thinking,
     text_block,
