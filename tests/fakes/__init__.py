@@ -1,0 +1,1 @@
+"""Stand-ins for services the product talks to; loopback only."""
