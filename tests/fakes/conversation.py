@@ -21,14 +21,14 @@ FIELDS = {
     "thinking": {"type", "thinking", "signature", "cache_control"},
     "redacted_thinking": {"type", "data", "cache_control"},
 }
-REQUIRED = {
+REQUIRED: dict[str, dict[str, type]] = {
     "text": {"text": str},
     "tool_use": {"id": str, "name": str, "input": dict},
     "tool_result": {"tool_use_id": str},
     "thinking": {"thinking": str, "signature": str},
     "redacted_thinking": {"data": str},
 }
-TYPE_NAMES = {str: "string", dict: "dictionary"}
+TYPE_NAMES: dict[type, str] = {str: "string", dict: "dictionary"}
 WITHOUT_RESULT = (
     "`tool_use` ids were found without `tool_result` blocks immediately after: {ids}. "
     "Each `tool_use` block must have a corresponding `tool_result` block in the next message."

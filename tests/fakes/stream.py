@@ -58,7 +58,7 @@ def events(message: JSON, reply: Reply) -> Iterator[JSON]:
 
 
 def _final_usage(usage: JSON, fault: Fault | None) -> JSON:
-    names = ("output_tokens", "output_tokens_details", "server_tool_use")
+    names: tuple[str, ...] = ("output_tokens", "output_tokens_details", "server_tool_use")
     if fault is None or fault.kind != "output_usage_only":
         names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", *names)
     return {name: usage[name] for name in names if name in usage}
