@@ -19,9 +19,14 @@ Role: TypeAlias = Literal["user", "assistant"]
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, allow_nan=False).encode
 
+_REPLACED = "\ufffd".encode()
+
 
 def canonical(value: Any) -> str:
     """Return `value` as compact JSON, keys in the order they have; the form that is hashed and sent.
+
+    A lone surrogate (half of a cut emoji, a byte that was no UTF-8) becomes U+FFFD: no provider takes
+    it, and no UTF-8 file holds it.
 
     Raises:
         ValueError: `value` holds NaN or an infinity.
@@ -29,7 +34,12 @@ def canonical(value: Any) -> str:
     >>> canonical({"b": 1, "a": "é"})
     '{"b":1,"a":"é"}'
     """
-    return _encode(value)
+    text: str = _encode(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def text_block(text: str) -> Block:
@@ -43,12 +53,16 @@ def image_block(media_type: str, base64_text: str) -> Block:
 
 
 def tool_result_block(call_id: str, content: Sequence[Block] | str, *, is_error: bool) -> Block:
-    """Return the block that answers the call `call_id`; an empty content becomes a word, since providers refuse it."""
-    body = content if isinstance(content, str) else list(content)
+    """Return the block that answers the call `call_id`; a blank content becomes a word, since providers refuse it."""
+    body = content if isinstance(content, str) and content.strip() else [b for b in content if not _is_no_block(b)]
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": body or "(no output)"}
     if is_error:
         block["is_error"] = True
     return block
+
+
+def _is_no_block(part: Block | str) -> bool:
+    return isinstance(part, str) or is_blank(part)
 
 
 def is_thinking(block: Block) -> bool:
@@ -83,12 +97,15 @@ class ToolCall:
 
 
 def tool_calls(blocks: Sequence[Block]) -> tuple[ToolCall, ...]:
-    """Return the client tool calls among `blocks`, in order."""
+    """Return the client tool calls among `blocks`, in order; one without id or name cannot be answered and is none."""
     return tuple(
-        ToolCall(id=str(b["id"]), name=str(b["name"]), input=b.get("input"))
-        for b in blocks
-        if b.get("type") == "tool_use"
+        ToolCall(id=str(b["id"]), name=str(b["name"]), input=b.get("input")) for b in blocks if is_tool_call(b)
     )
+
+
+def is_tool_call(block: Block) -> bool:
+    """Tell whether `block` is a client tool call that can be answered: it has an id and a name."""
+    return block.get("type") == "tool_use" and bool(block.get("id")) and bool(block.get("name"))
 
 
 @dataclass(frozen=True, slots=True, eq=True)
@@ -100,7 +117,10 @@ class Message:
     _bytes: list[bytes] = field(default_factory=list, repr=False, compare=False)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the message as the API takes it."""
+        """Return the message as the API takes it; the same text as `to_bytes`."""
+        if _REPLACED in self.to_bytes():
+            wire: dict[str, Any] = json.loads(self.to_bytes())
+            return wire
         return {"role": self.role, "content": [dict(b) for b in self.blocks]}
 
     def to_bytes(self) -> bytes:
@@ -147,10 +167,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
-    """The stored head of every request of a root: system blocks and tool list, as JSON objects."""
+    """The stored head of every request of a root: system blocks and tool list, as JSON objects.
+
+    `categories[i]` is the row of system block i in the ledger; it is stored, never sent.
+    """
 
     system: tuple[Block, ...]
     tools: tuple[JsonObject, ...]
+    categories: tuple[str, ...] = ()
     _bytes: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def canonical_chunks(self) -> Iterator[bytes]:
@@ -162,13 +186,15 @@ class Prefix:
 
     def to_text(self) -> str:
         """Return the JSON text under which the prefix is stored as an artifact."""
-        return canonical({"system": self.system, "tools": self.tools})
+        return canonical({"system": self.system, "tools": self.tools, "categories": self.categories})
 
     @staticmethod
     def from_text(text: str) -> Prefix:
         """Return the prefix that `to_text` wrote."""
         raw = json.loads(text)
-        return Prefix(system=tuple(raw["system"]), tools=tuple(raw["tools"]))
+        return Prefix(
+            system=tuple(raw["system"]), tools=tuple(raw["tools"]), categories=tuple(raw.get("categories", ()))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,215 @@
+"""Driver: performs the effects of a turn. The only code that knows both the generator and the world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, Protocol, assert_never
+
+from nbagent.core.effects import (
+    Append,
+    AskApproval,
+    CallModel,
+    Decision,
+    Effect,
+    ReadClock,
+    RunTools,
+    Sink,
+    StepBegan,
+    StepEnded,
+    TakeSteering,
+    TextDelta,
+    ThinkingDelta,
+    ToolBegan,
+    ToolEnded,
+    ToolsDone,
+    Waiting,
+)
+from nbagent.core.entries import Body, Entry, ToolResult, ToolStarted, UsageReported
+from nbagent.core.messages import Block, Response, ToolCall, joined_text, text_block
+from nbagent.core.turn import TurnOutput
+from nbagent.models.model import Model, Watch
+from nbagent.models.reply import ReplyBuilder
+from nbagent.runtime.approvals import Approvals
+from nbagent.runtime.clock import Clock
+from nbagent.runtime.toolbox import Toolbox
+
+INTERRUPTED = "Interrupted by the person while it ran; its outcome is unknown."
+SHOWN_CHARS = 4_000
+
+
+class Writer(Protocol):
+    """Where entries go."""
+
+    def write(self, body: Body) -> Entry:
+        """Stamp and append `body` at the leaf."""
+        ...
+
+    def save_partial(self, blocks: tuple[Block, ...], model: str, step: int) -> None:
+        """Keep the finished blocks of a running reply, in case the process ends now."""
+        ...
+
+    def clear_partial(self) -> None:
+        """The reply is an entry now."""
+        ...
+
+
+class Gauge(Protocol):
+    """Knows how large the next request is."""
+
+    def predict(self, request: Any) -> int:
+        """Return the predicted size of `request`, tokens."""
+        ...
+
+    def measured(self, usage: UsageReported) -> None:
+        """Take in what the provider measured."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Driver:
+    """Performs one turn. `steering` is filled by others while it runs; `sink` must not raise."""
+
+    writer: Writer
+    model: Model
+    toolbox: Toolbox
+    approvals: Approvals
+    gauge: Gauge
+    clock: Clock
+    sink: Sink
+    steering: list[str] = field(default_factory=list)
+    on_request: Callable[[Any], None] = lambda request: None
+    _began_at: float = 0.0
+    _cost_usd: float = 0.0
+    _context_tokens: int = 0
+    stopped: bool = False
+
+    async def run(self, turn: Generator[Effect, Any, TurnOutput]) -> TurnOutput:
+        """Drive `turn` to its end. A cancellation becomes an orderly stop; the turn writes what is left and ends."""
+        self._began_at = self.clock.monotonic()
+        reply: Any = None
+        while True:
+            try:
+                effect = turn.send(reply)
+            except StopIteration as done:
+                output: TurnOutput = done.value
+                return output
+            reply = await self._perform(effect)
+
+    async def _perform(self, effect: Effect) -> Any:
+        match effect:
+            case Append():
+                return self._append(effect.body)
+            case CallModel():
+                return await self._call(effect)
+            case AskApproval():
+                return await self._decide(effect)
+            case RunTools():
+                return await self._run_tools(effect.calls)
+            case ReadClock():
+                return self.clock.monotonic() - self._began_at
+            case TakeSteering():
+                taken, self.steering[:] = tuple(self.steering), []
+                return taken
+            case _:
+                assert_never(effect)
+
+    def _append(self, body: Body) -> Entry:
+        entry = self.writer.write(body)
+        if isinstance(body, UsageReported):
+            self._cost_usd += body.cost_usd
+            self.gauge.measured(body)
+        elif isinstance(body, ToolResult):
+            self._tool_ended(body)
+        return entry
+
+    # ------------------------------------------------------------ the model
+
+    async def _call(self, effect: CallModel) -> Response:
+        self._context_tokens = self.gauge.predict(effect.request)
+        self.on_request(effect.request)
+        self.sink(StepBegan(step=effect.step, context_tokens=self._context_tokens, cost_usd=self._cost_usd))
+        watch = self._watch(effect)
+        try:
+            response = await self.model.call(effect.request, watch)
+        except asyncio.CancelledError:
+            self.stopped = True
+            response = watch.reply.response(cut="stopped")
+        self.writer.clear_partial()
+        self.sink(
+            StepEnded(
+                step=effect.step, blocks=response.blocks, cut=response.cut,
+                context_tokens=self._context_tokens, cost_usd=self._cost_usd,
+            )
+        )  # fmt: skip
+        return response
+
+    def _watch(self, effect: CallModel) -> Watch:
+        model, step = effect.request.model, effect.step
+        return Watch(
+            reply=ReplyBuilder(model),
+            on_text=lambda index, text: self.sink(TextDelta(index=index, text=text)),
+            on_thinking=lambda index, text: self.sink(ThinkingDelta(index=index, text=text)),
+            on_block=lambda blocks: self.writer.save_partial(blocks, model, step),
+            on_wait=lambda reason, s, n: self.sink(Waiting(reason=reason, seconds=s, attempt=n)),
+        )
+
+    # ------------------------------------------------------------ tools
+
+    async def _decide(self, effect: AskApproval) -> Decision:
+        try:
+            return await self.approvals.decide(effect.call, masked=effect.masked)
+        except asyncio.CancelledError:
+            self.stopped = True
+            return Decision(allowed=False, stopped=True)
+
+    async def _run_tools(self, calls: tuple[ToolCall, ...]) -> ToolsDone:
+        entries: list[Entry] = []
+        for batch in self.toolbox.batches(calls):
+            tasks = {asyncio.ensure_future(self._run_one(call, entries)): call for call in batch}
+            try:
+                await asyncio.gather(*tasks)
+            except asyncio.CancelledError:
+                self.stopped = True
+                await self._wind_up(tasks, entries)
+                return ToolsDone(entries=tuple(entries), stopped=True)
+        return ToolsDone(entries=tuple(entries))
+
+    async def _run_one(self, call: ToolCall, entries: list[Entry]) -> None:
+        entries.append(self._append(ToolStarted(call_id=call.id, name=call.name)))
+        summary = self.toolbox.summary(call)
+        self.sink(ToolBegan(call_id=call.id, name=call.name, summary=summary, input=call.input))
+        began = self.clock.monotonic()
+        result = await self.toolbox.run(call)
+        seconds = round(self.clock.monotonic() - began, 3)
+        entries.append(self._append(_timed(result, seconds)))
+
+    async def _wind_up(self, tasks: dict[asyncio.Future[None], ToolCall], entries: list[Entry]) -> None:
+        """Let cancelled tools clean up, then answer each call that started and has no result."""
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=2.5)
+        started = {e.body.call_id for e in entries if isinstance(e.body, ToolStarted)}
+        answered = {e.body.call_id for e in entries if isinstance(e.body, ToolResult)}
+        for call in tasks.values():
+            if call.id in started and call.id not in answered:
+                body = ToolResult(
+                    call_id=call.id, name=call.name, content=(text_block(INTERRUPTED),), status="interrupted",
+                    full_chars=len(INTERRUPTED),
+                )  # fmt: skip
+                entries.append(self._append(body))
+
+    def _tool_ended(self, body: ToolResult) -> None:
+        self.sink(
+            ToolEnded(
+                call_id=body.call_id, name=body.name, summary="", status=body.status,
+                text=joined_text(body.content)[:SHOWN_CHARS], duration_s=body.duration_s,
+            )
+        )  # fmt: skip
+
+
+def _timed(result: ToolResult, seconds: float) -> ToolResult:
+    from dataclasses import replace
+
+    return replace(result, duration_s=seconds)

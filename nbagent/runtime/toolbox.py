@@ -1,0 +1,124 @@
+"""Toolbox: runs one call: validate, guard, run, cap, keep the whole text. Never raises but for a stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nbagent.core.entries import ToolResult
+from nbagent.core.errors import ToolError, one_line
+from nbagent.core.messages import ToolCall, canonical, text_block
+from nbagent.tools.output import cap_text, clean_text
+from nbagent.tools.registry import validate_input
+from nbagent.tools.tool import Artifact, Tool, ToolContext, ToolOutput
+
+
+class Tape(Protocol):
+    """A recording that is played: it holds what each call brought."""
+
+    def recorded(self, call: ToolCall) -> ToolResult | None:
+        """Return the recorded result of `call`; None when the recording does not hold it."""
+        ...
+
+    def differs(self, call: ToolCall, recorded: ToolResult, now: ToolResult) -> None:
+        """Note that running the call brought something else."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Toolbox:
+    """The tools of one turn. `context` makes what a call may use; `tape` is set in replay."""
+
+    tools: dict[str, Tool]
+    context: Callable[[ToolCall], ToolContext]
+    tape: Tape | None = None
+    problems: list[str] = field(default_factory=list)
+
+    def summary(self, call: ToolCall) -> str:
+        """Return the arguments of `call` in a few words."""
+        tool = self.tools.get(call.name)
+        if tool is None or not isinstance(call.input, dict):
+            return _short(canonical(call.input))
+        try:
+            return _short(tool.summary(call.input))
+        except Exception:  # noqa: BLE001  arguments are the model's and not yet validated
+            return _short(canonical(call.input))
+
+    def batches(self, calls: Iterable[ToolCall]) -> list[list[ToolCall]]:
+        """Group `calls` in order: neighbours that may run at the same time share a batch."""
+        groups: list[list[ToolCall]] = []
+        together = False
+        for call in calls:
+            tool = self.tools.get(call.name)
+            concurrent = tool is not None and tool.spec.concurrent and self.tape is None
+            if concurrent and together and groups:
+                groups[-1].append(call)
+            else:
+                groups.append([call])
+            together = concurrent
+        return groups
+
+    async def run(self, call: ToolCall) -> ToolResult:
+        """Run `call` and return its result; in replay the recorded one, after running it for its effects."""
+        if self.tape is None:
+            return await self._run(call)
+        recorded = self.tape.recorded(call)
+        if recorded is None:
+            return _error(call, "Not in the recording, so it was not run.", "not_run")
+        if recorded.status in ("ok", "error"):
+            now = await self._run(call)
+            if now.content != recorded.content or now.status != recorded.status:
+                self.tape.differs(call, recorded, now)
+        return recorded
+
+    async def _run(self, call: ToolCall) -> ToolResult:
+        tool = self.tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self.tools)
+            return _error(call, f"There is no tool {call.name!r}. The tools are: {known}.")
+        context = self.context(call)
+        try:
+            output = await tool.run(validate_input(tool.spec, call.input), context)
+        except ToolError as error:
+            return _error(call, str(error))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001  a tool's own fault must not end the turn; it is recorded
+            self.problems.append(f"tool {call.name!r} failed inside: {type(error).__name__}: {one_line(str(error))}")
+            return _error(call, f"The tool failed inside: {type(error).__name__}: {one_line(str(error))[:500]}")
+        return _result(call, tool, output, context)
+
+
+def _result(call: ToolCall, tool: Tool, output: ToolOutput, context: ToolContext) -> ToolResult:
+    text = clean_text(output.text)
+    full = clean_text(output.full_text) if output.full_text is not None else text
+    artifact: Artifact | None = None
+    shown = output.shown
+    if not tool.spec.formats_itself and len(text) > context.cap_chars:
+        artifact = context.keep(full)
+        capped = cap_text(text, context.cap_chars, path=artifact.path)
+        text, shown = capped.text, capped.shown
+    elif output.full_text is not None and len(full) > len(text):
+        artifact = context.keep(full)
+    blocks = (text_block(text), *output.images) if text.strip() else output.images
+    return ToolResult(
+        call_id=call.id, name=call.name, content=tuple(blocks), status=output.status,
+        artifact=artifact.digest if artifact else None, full_chars=len(full), shown=shown, meta=output.meta,
+    )  # fmt: skip
+
+
+def _error(call: ToolCall, text: str, status: str = "error") -> ToolResult:
+    clean = clean_text(text)
+    body = ToolResult(call_id=call.id, name=call.name, content=(text_block(clean),), status="error", full_chars=len(clean))
+    if status == "not_run":
+        return ToolResult(
+            call_id=call.id, name=call.name, content=body.content, status="not_run", full_chars=body.full_chars
+        )
+    return body
+
+
+def _short(text: str) -> str:
+    folded = " ".join(clean_text(text).split())
+    return folded if len(folded) <= 120 else folded[:119] + "…"
