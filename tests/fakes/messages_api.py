@@ -322,7 +322,8 @@ class FakeMessagesAPI:
 
     def _content(self, chosen: Reply, body: JSON, facts: ModelFacts, bound: prefix.BoundPrompt) -> list[JSON]:
         """Return the blocks with ids and signatures; each signature covers the blocks before it."""
-        display = (body.get("thinking") or {}).get("display", "omitted" if facts.omits_thinking else "summarized")
+        usual = "omitted" if facts.omits_thinking else "summarized"
+        display = (body.get("thinking") or {}).get("display") or usual
         before = prefix.bound_prefix(bound.blocks)
         content: list[JSON] = []
         for scripted in chosen.blocks:

@@ -209,7 +209,9 @@ def _check_thinking(body: JSON, facts: ModelFacts, beta_names: frozenset[str]) -
         raise Refused(f'"thinking.type.{kind}" is not supported for this model.')
     if "block_binding" in thinking and BINDING_BETA not in beta_names:
         raise Refused(f"thinking.{kind}.block_binding: Extra inputs are not permitted")
-    if thinking.get("display", "omitted") not in ("omitted", "summarized"):
+    if not isinstance(thinking.get("block_binding") or {}, dict):
+        raise Refused(f"thinking.{kind}.block_binding: Input should be a valid dictionary")
+    if (thinking.get("display") or "omitted") not in ("omitted", "summarized"):
         raise Refused(f"thinking.{kind}.display: Input should be 'summarized' or 'omitted'")
     if kind == "enabled":
         _check_budget(thinking, body)
