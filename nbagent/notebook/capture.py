@@ -50,7 +50,7 @@ class BoundedText:
         self._tail_chars = 0
         self._recent: list[str] = []
         self._recent_chars = 0
-        self.dropped_chars = 0
+        self._dropped = 0
 
     def add(self, text: str) -> None:
         """Append `text`."""
@@ -77,12 +77,18 @@ class BoundedText:
             if cut < len(first):
                 self._tail.appendleft(first[cut:])
             self._tail_chars -= cut
-            self.dropped_chars += cut
+            self._dropped += cut
+
+    @property
+    def dropped_chars(self) -> int:
+        """How many characters are not kept."""
+        self._coalesce()
+        return self._dropped
 
     def text(self) -> str:
         """Return what is kept, with a line in the place of what is not."""
-        self._coalesce()
-        gap = f"\n[... {self.dropped_chars:,} characters left out ...]\n" if self.dropped_chars else ""
+        dropped = self.dropped_chars
+        gap = f"\n[... {dropped:,} characters left out ...]\n" if dropped else ""
         return "".join((*self._head, gap, *self._tail))
 
 
@@ -142,17 +148,20 @@ class Recorder:
     @property
     def stdout(self) -> str:
         """The standard output, with redrawn lines (progress bars) as they were left."""
-        return _as_left(self._streams["stdout"].text())
+        with self._lock:
+            return _as_left(self._streams["stdout"].text())
 
     @property
     def stderr(self) -> str:
         """The error output, likewise."""
-        return _as_left(self._streams["stderr"].text())
+        with self._lock:
+            return _as_left(self._streams["stderr"].text())
 
     @property
     def dropped_chars(self) -> int:
         """The characters that are in neither text."""
-        return sum(stream.dropped_chars for stream in self._streams.values())
+        with self._lock:
+            return sum(stream.dropped_chars for stream in self._streams.values())
 
     @property
     def displays(self) -> tuple[Display, ...]:
