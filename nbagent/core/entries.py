@@ -237,7 +237,15 @@ _KINDS: dict[str, type[Any]] = {
     )
 }  # fmt: skip
 
-_TUPLES = {"blocks", "content", "masked_tools", "topics"}
+_TUPLES = {"blocks": dict, "content": dict, "masked_tools": str, "topics": str}
+_NONE = type(None)
+
+# What a field may hold in JSON, by its annotation as written above.
+_SHAPES: dict[str, tuple[type, ...]] = {
+    "str": (str,), "str | None": (str, _NONE), "int": (int,), "float": (int, float), "bool": (bool,),
+    "TurnOutcome": (str,), "ResultStatus": (str,), "JsonObject": (dict,), "JsonObject | None": (dict, _NONE),
+    "Mapping[str, str]": (dict,), "tuple[str, ...]": (list, tuple), "tuple[Block, ...]": (list, tuple),
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -262,15 +270,21 @@ class Entry:
 def _decoder(cls: type[Any]) -> Callable[[dict[str, Any]], Any]:
     names = tuple(f.name for f in fields(cls))
     required = tuple(f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING)
-    tuples = tuple(n for n in names if n in _TUPLES)
-    known = frozenset(names)
+    tuples = tuple((n, _TUPLES[n]) for n in names if n in _TUPLES)
+    shapes = {f.name: _SHAPES[str(f.type)] for f in fields(cls)}
 
     def decode(raw: dict[str, Any]) -> Any:
-        if not known.issuperset(raw) or any(n not in raw for n in required):
+        for name, value in raw.items():
+            shape = shapes.get(name)
+            if shape is None or not isinstance(value, shape):
+                return None
+        if any(n not in raw for n in required):
             return None
-        for name in tuples:
+        for name, kind in tuples:
             if name in raw:
-                raw[name] = tuple(raw[name])
+                raw[name] = items = tuple(raw[name])
+                if not all(isinstance(item, kind) for item in items):
+                    return None
         return cls(**raw)
 
     return decode
@@ -301,10 +315,7 @@ def body_from_dict(raw: Mapping[str, Any]) -> Body:
     if decode is not None:
         rest = dict(raw)
         del rest["kind"]
-        try:
-            body: Body | None = decode(rest)
-        except TypeError:
-            body = None
+        body: Body | None = decode(rest)
         if body is not None:
             return body
     return Unknown(raw=raw)
@@ -324,7 +335,15 @@ def entry_from_dict(raw: Mapping[str, Any]) -> Entry:
     Raises:
         KeyError, TypeError: the envelope is not whole.
     """
-    return Entry(raw["id"], raw["parent"], raw["at"], body_from_dict(raw["body"]))
+    entry_id, parent, at, body = raw["id"], raw["parent"], raw["at"], raw["body"]
+    if not (
+        isinstance(entry_id, str)
+        and isinstance(parent, str | None)
+        and isinstance(at, int | float)
+        and isinstance(body, dict)
+    ):
+        raise TypeError(f"the envelope of entry {entry_id!r} is not whole")
+    return Entry(entry_id, parent, at, body_from_dict(body))
 
 
 def chain_hash(parent_hash: str, text: str) -> str:
@@ -353,13 +372,20 @@ def split_line(line: str) -> tuple[str, str]:
     return line[:at] + "}", line[at + len(_HASH_KEY) : -2]
 
 
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
 def decode_line(line: str) -> dict[str, Any]:
     """Return a journal line as a JSON object.
 
     Raises:
-        ValueError: the line is not a JSON object.
+        ValueError: the line is not a JSON object, or holds NaN or an infinity.
     """
-    raw = json.loads(line)
+    raw = _decode(line)
     if not isinstance(raw, dict):
         raise ValueError("not an object")
     return raw

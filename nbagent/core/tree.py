@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from nbagent.core.entries import Entry, TurnEnd, TurnStart
+from nbagent.core.entries import Entry, LeafMoved, TurnEnd, TurnStart
 from nbagent.core.errors import BrokenPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnNode:
-    """One turn as it stands in the tree. `end` is None while it runs or after a crash."""
+    """One turn as it stands in the tree.
+
+    `end` is the last TurnEnd (a resumed turn has several), None while it runs for the first time
+    or after a crash. `last` is the entry written last that belongs to it. `current` says that
+    its start is on the path to the leaf.
+    """
 
     turn: str
     start: Entry
@@ -76,7 +82,10 @@ class SessionTree:
         return path
 
     def path(self, leaf: str | None = None) -> list[Entry]:
-        """Return the entries from the root to `leaf` (default: the current leaf). The caller must not change it."""
+        """Return the entries from the root to `leaf` (default: the current leaf).
+
+        The caller must not change the list; the one to the current leaf grows as entries are added.
+        """
         if leaf is None or leaf == self._leaf:
             return self._path
         return self._walk(self._by_id[leaf])
@@ -86,7 +95,11 @@ class SessionTree:
         return tuple(self._children.get(entry_id, ()))
 
     def turns(self) -> tuple[TurnNode, ...]:
-        """Return every turn of the tree in the order written; those on the current path are marked."""
+        """Return every turn of the tree in the order written; those on the current path are marked.
+
+        A turn owns what follows its start until another starts or the leaf is moved; so what a
+        resumed turn adds after its end still belongs to it.
+        """
         on_path = {e.id for e in self._path}
         nodes: dict[str, TurnNode] = {}
         owner: dict[str, str] = {}
@@ -99,16 +112,11 @@ class SessionTree:
                 )
                 continue
             turn = owner.get(entry.parent) if entry.parent is not None else None
-            if turn is None:
-                continue
-            node = nodes[turn]
-            if node.end is not None:
+            if turn is None or isinstance(body, LeafMoved):
                 continue
             owner[entry.id] = turn
-            nodes[turn] = TurnNode(
-                turn=turn, start=node.start, body=node.body, last=entry.id, current=node.current,
-                end=body if isinstance(body, TurnEnd) else None,
-            )  # fmt: skip
+            node = nodes[turn]
+            nodes[turn] = replace(node, last=entry.id, end=body if isinstance(body, TurnEnd) else node.end)
         return tuple(nodes.values())
 
     def turns_on_path(self) -> tuple[TurnNode, ...]:
@@ -116,16 +124,15 @@ class SessionTree:
         return tuple(n for n in self.turns() if n.current)
 
     def turn(self, name: str) -> TurnNode | None:
-        """Return the turn with the id or unique id prefix `name`, or by number on the path (1 first, -1 last)."""
+        """Return the turn named: by id, by number on the path (1 first, -1 last), or by a unique start of an id."""
         nodes = self.turns()
         exact = [n for n in nodes if n.turn == name]
         if exact:
             return exact[0]
-        try:
-            number = int(name)
-        except ValueError:
-            starts = [n for n in nodes if n.turn.startswith(name)] if name else []
-            return starts[0] if len(starts) == 1 else None
+        number = int(name) if re.fullmatch(r"-?[0-9]{1,9}", name) else 0
         current = [n for n in nodes if n.current]
         index = number - 1 if number > 0 else len(current) + number
-        return current[index] if number != 0 and 0 <= index < len(current) else None
+        if number and 0 <= index < len(current):
+            return current[index]
+        starts = [n for n in nodes if n.turn.startswith(name)] if name else []
+        return starts[0] if len(starts) == 1 else None

@@ -4,6 +4,8 @@ Everything it knows is on the path; everything it wants done it yields. It can b
 any yield and started again from the path alone. A tool runs only when the provider said
 `tool_use`; every call gets exactly one result; an end other than a completed answer is told
 in one line.
+
+Above 400 lines: the loop's rules refer to each other and are checked together, in one place.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ from nbagent.core.view import OpenCall, View, ViewFold
 
 NOT_RUN = "Not run: the reply that asked for it was not whole ({why}). Ask again if it is still needed."
 INTERRUPTED = "Interrupted, outcome unknown: the kernel ended while this ran. It was not run again."
+STOPPED_WITHIN = "Interrupted by the person while this ran; its outcome is unknown. It was not run again."
 STOPPED_BEFORE = "Not run: the person stopped the turn before this call began."
 EMPTY_REPLY = "Your last reply was empty. Go on with the task, or say in a sentence that it is done."
 GO_ON = "Go on from where you stopped."
@@ -117,18 +120,19 @@ class TurnOutput:
 
 def close_broken_turn(view: View) -> tuple[Body, ...]:
     """Return what has to be written before a new turn, when the last one has no end: results and a TurnEnd."""
-    if view.turn is None or view.turn_ended:
+    if view.turn is None or (view.turn_ended and not view.open_calls):
         return ()
-    results = tuple(_dead_result(c) for c in view.open_calls)
+    results = tuple(_dead_result(c, INTERRUPTED) for c in view.open_calls)
     message = "the kernel ended before this turn did"
     return (*results, TurnEnd(turn=view.turn.turn, outcome="stopped", steps=view.steps, message=message))
 
 
-def _dead_result(open_call: OpenCall) -> ToolResult:
+def _dead_result(open_call: OpenCall, interrupted: str) -> ToolResult:
+    """Return the result of a call that will not run; `interrupted` is what is said of one that had begun."""
     call = open_call.call
     text, status = STOPPED_BEFORE, "not_run"
     if open_call.started:
-        text, status = INTERRUPTED, "interrupted"
+        text, status = interrupted, "interrupted"
     elif not open_call.runnable:
         text = NOT_RUN.format(why="it was cut")
     return _result(call, text, status)
@@ -145,12 +149,18 @@ class _Run:
         self.turn = turn
         self.fold = ViewFold(turn.path)
         self.steps = 0
+        self.steps_before = self.fold.view().steps if turn.start is None else 0
         self.cost = 0.0
         self.output = 0
         self.stop_reason: str | None = None
         self.texts: list[str] = []
         self.empty_told = False
         self.pauses = 0
+
+    @property
+    def step(self) -> int:
+        """The current step's number in the turn, from 1; a resumed turn counts on, its limits count from 0."""
+        return self.steps_before + self.steps
 
     def append(self, body: Body) -> Generator[Effect, Any, Entry]:
         entry: Entry = yield Append(body=body)
@@ -168,17 +178,22 @@ class _Run:
         seconds: float = yield ReadClock()
         start = self.start
         yield from self.append(
-            TurnEnd(turn=start.turn, outcome=outcome, steps=self.steps, message=message, duration_s=round(seconds, 3))
+            TurnEnd(turn=start.turn, outcome=outcome, steps=self.step, message=message, duration_s=round(seconds, 3))
         )
         return TurnOutput(
             turn=start.turn, outcome=outcome, message=message, text=self.texts[-1] if self.texts else "",
-            steps=self.steps, stop_reason=self.stop_reason, cost_usd=self.cost, duration_s=seconds,
+            steps=self.step, stop_reason=self.stop_reason, cost_usd=self.cost, duration_s=seconds,
         )  # fmt: skip
 
     # ------------------------------------------------------------ the loop
 
     def run(self) -> Generator[Effect, Any, TurnOutput]:
+        reply = self.unsettled_reply()
         stopped = yield from self.begin()
+        if reply is not None:
+            finished = yield from self.settle(reply)
+            if finished is not None:
+                return finished
         while True:
             if stopped:
                 return (yield from self.end("stopped", self.stopped_line()))
@@ -205,25 +220,52 @@ class _Run:
 
     def go_on(self) -> Generator[Effect, Any, bool]:
         """Take a turn up again: answer what started and was lost, run what never started, then go on."""
+        _ = self.start.turn  # refuses a path without a turn before anything is written
         for open_call in self.fold.view().open_calls:
             if open_call.started or not open_call.runnable:
-                yield from self.append(_dead_result(open_call))
+                yield from self.append(_dead_result(open_call, INTERRUPTED))
         stopped = yield from self.run_open_calls()
         if stopped:
             return True
         if self.turn.snapshot is not None:
             yield from self.append(self.turn.snapshot)
-        messages = self.fold.view().messages
-        last = self.fold.path[-1].body if self.fold.path else None
-        cut = any(isinstance(e.body, AssistantMessage) and e.body.cut for e in self.fold.path[-4:])
-        if not messages or messages[-1].role == "assistant" or cut or isinstance(last, AssistantMessage):
+        if self.unsettled_reply() is None and self.must_be_told_to_go_on():
             yield from self.append(Steering(text=GO_ON, by="person"))
         return False
+
+    def must_be_told_to_go_on(self) -> bool:
+        """Tell whether the request needs words: its last side is the model's, or its last reply was cut."""
+        view = self.fold.view()
+        if not view.messages or view.messages[-1].role == "assistant":
+            return True
+        for entry in reversed(self.fold.path):
+            if isinstance(entry.body, AssistantMessage):
+                return entry.body.cut is not None
+            if isinstance(entry.body, UserMessage | Steering):
+                return False
+        return True
+
+    def unsettled_reply(self) -> Response | None:
+        """Return the whole reply after which a crash came before the turn's end was written."""
+        if self.turn.start is not None or self.fold.view().turn_ended:
+            return None
+        for entry in reversed(self.fold.path):
+            body = entry.body
+            if isinstance(body, UserMessage | Steering | ToolResult | TurnStart | Snapshot):
+                return None
+            if isinstance(body, AssistantMessage):
+                if body.cut is not None or body.stop_reason == "tool_use":
+                    return None
+                return Response(
+                    blocks=body.blocks, stop_reason=body.stop_reason, model=body.model,
+                    response_id=body.response_id, stop_details=body.stop_details,
+                )  # fmt: skip
+        return None
 
     def call(self) -> Generator[Effect, Any, Response]:
         self.steps += 1
         request = self.turn.assemble(self.fold.view(), self.start, self.reply_tokens())
-        response: Response = yield CallModel(request=request, step=self.steps)
+        response: Response = yield CallModel(request=request, step=self.step)
         return response
 
     def reply_tokens(self) -> int:
@@ -248,20 +290,24 @@ class _Run:
 
     def take(self, response: Response) -> Generator[Effect, Any, TurnOutput | None]:
         """Record a reply and decide what follows: None to go on, else the turn's end."""
-        self.stop_reason = response.stop_reason
         cut = response.cut
         if cut is None and response.stop_reason is None and response.blocks:
             cut = "the stream ended early"
         if response.blocks or cut is None:
             yield from self.append(
                 AssistantMessage(
-                    blocks=response.blocks, stop_reason=response.stop_reason, model=response.model, step=self.steps,
+                    blocks=response.blocks, stop_reason=response.stop_reason, model=response.model, step=self.step,
                     response_id=response.response_id, stop_details=response.stop_details,
                     cut=cut or _cut_of(response.stop_reason),
                 )
             )  # fmt: skip
         if response.usage:
             yield from self.record_usage(response)
+        return (yield from self.settle(response, cut))
+
+    def settle(self, response: Response, cut: str | None = None) -> Generator[Effect, Any, TurnOutput | None]:
+        """Answer the calls of a recorded reply that may not run, then decide by its stop reason."""
+        self.stop_reason = response.stop_reason
         if text := joined_text(response.blocks):
             self.texts.append(text)
         if response.stop_reason != "tool_use" or cut is not None:
@@ -277,7 +323,7 @@ class _Run:
         self.cost += cost
         self.output += self.turn.output_tokens(response.usage)
         yield from self.append(
-            UsageReported(step=self.steps, model=response.model, usage=response.usage, cost_usd=round(cost, 8))
+            UsageReported(step=self.step, model=response.model, usage=response.usage, cost_usd=round(cost, 8))
         )
 
     def end_cut(self, response: Response, cut: str) -> Generator[Effect, Any, TurnOutput]:
@@ -314,6 +360,9 @@ class _Run:
                 return (yield from self.finish(response))
 
     def finish(self, response: Response) -> Generator[Effect, Any, TurnOutput | None]:
+        if tool_calls(response.blocks):
+            line = f"the reply asked for tools but ended with {response.stop_reason!r}, so nothing was run"
+            return (yield from self.end("cut_off", f"{line}; `%agent resume` goes on"))
         if any(not is_thinking(b) and not is_blank(b) for b in response.blocks):
             late = yield from self.take_steering()
             return None if late else (yield from self.end("completed"))
@@ -324,7 +373,7 @@ class _Run:
         return (yield from self.end("completed"))
 
     def stopped_line(self) -> str:
-        return f"Stopped in step {max(self.steps, 1)}. What was done so far is kept; `%agent resume` goes on."
+        return f"Stopped in step {max(self.step, 1)}. What was done so far is kept; `%agent resume` goes on."
 
     def take_steering(self) -> Generator[Effect, Any, bool]:
         texts: Iterable[str] = yield TakeSteering()
@@ -363,7 +412,7 @@ class _Run:
             self.fold.extend(done.entries)
             stopped = done.stopped
         for open_call in self.fold.view().open_calls:
-            yield from self.append(_dead_result(open_call))
+            yield from self.append(_dead_result(open_call, STOPPED_WITHIN if stopped else INTERRUPTED))
         return stopped
 
 

@@ -7,17 +7,21 @@ Repairs made here never edit what a provider wrote and signed; they add:
 * a call without a result gets a result that says so, right after the reply that asked;
 * only the first of two results for one call counts; a result without its call is left out;
 * a reply that was cut keeps its finished blocks; what was unfinished is left out, and the
-  next text of the user's side says that the reply was cut.
+  next text of the user's side says that the reply was cut;
+* a reply of thinking alone is left out, and a user's side without text gets a word.
 
 Thinking is sent back only where its prefix still is what it was signed over: to the model
-that made it, and while the moves (prunings, compactions) that reach before it are the ones
-that were in force when it was made (claude.md A6).
+that made it, behind the stored prefix it was made with, and while the moves (prunings,
+compactions) that reach before it are the ones that were in force when it was made (claude.md
+A6). Inside an open tool loop the thinking of the last reply must go back as it came: a move
+that would disturb it waits until a reply that is not so bound has come (`View.bound`,
+`View.deferred`); a compaction that hides that reply does not wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from nbagent.core.entries import (
@@ -37,13 +41,13 @@ from nbagent.core.entries import (
     UserMessage,
 )  # fmt: skip
 from nbagent.core.errors import BrokenPath
+from nbagent.core.in_force import Moves, binds_thinking, collect_moves, speaks, whole_blocks
 from nbagent.core.messages import (
     Block,
     Message,
     Role,
     ToolCall,
     is_blank,
-    is_signed_thinking,
     is_thinking,
     text_block,
     tool_calls,
@@ -51,6 +55,8 @@ from nbagent.core.messages import (
 )  # fmt: skip
 
 CUT_NOTE = "[The reply above is not whole: {cut}. What it said until then is kept.]"
+NO_TEXT = "[no text]"
+NO_NOTE = "[The conversation before this is left out.]"
 LOST_RESULT = "The tool {name!r} has no recorded result: interrupted, outcome unknown. It was not run again."
 PRUNED_RESULT = "[old result cleared]"
 
@@ -79,7 +85,9 @@ class View:
     """What the model may see at this leaf, and what the next step has to know.
 
     `messages` alternate in role. `sources[i]` are the entries that message i came from.
-    `new_from` is the index of the first message that the last request did not hold.
+    `bound` is the reply whose thinking an open tool loop needs back as it came: a move that
+    reaches before that entry and does not hide it is recorded, but waits; those that wait are
+    `deferred`.
     """
 
     messages: tuple[Message, ...]
@@ -93,6 +101,8 @@ class View:
     pins: tuple[Pin, ...]
     pruned: frozenset[str]
     compaction: str | None
+    bound: str | None = None
+    deferred: tuple[str, ...] = ()
 
     @property
     def model(self) -> str:
@@ -100,71 +110,23 @@ class View:
         return self.turn.model if self.turn else ""
 
 
-@dataclass(slots=True)
-class _Moves:
-    """Which moves are in force, and since when; positions are indexes into the path."""
-
-    at: dict[str, int] = field(default_factory=dict)
-    reach: dict[str, int] = field(default_factory=dict)
-    cancelled: dict[str, int] = field(default_factory=dict)
-    pruned: dict[str, str] = field(default_factory=dict)
-    compaction: Entry | None = None
-
-    def thinking_holds(self, position: int) -> bool:
-        """Tell whether thinking made at `position` still has the prefix it was signed over."""
-        for move, made_at in self.at.items():
-            if self.reach[move] >= position:
-                continue
-            ended_at = self.cancelled.get(move)
-            then = made_at < position and (ended_at is None or ended_at > position)
-            now = ended_at is None
-            if then != now:
-                return False
-        return True
-
-
-def _collect_moves(path: Sequence[Entry]) -> _Moves:
-    moves = _Moves()
-    position = {e.id: i for i, e in enumerate(path)}
-    made: list[tuple[int, Entry]] = []
-    for i, entry in enumerate(path):
-        body = entry.body
-        if isinstance(body, Restore):
-            if body.cancels in position and position[body.cancels] < i:
-                moves.cancelled.setdefault(body.cancels, i)
-        elif isinstance(body, Pruning):
-            made.append((i, entry))
-            hit = [position[t] for t in body.placeholders if t in position]
-            moves.reach[entry.id] = min(hit, default=i)
-        elif isinstance(body, Compaction):
-            made.append((i, entry))
-            moves.reach[entry.id] = -1
-    for i, entry in made:
-        moves.at[entry.id] = i
-        if entry.id in moves.cancelled:
-            continue
-        if isinstance(entry.body, Pruning):
-            moves.pruned.update(entry.body.placeholders)
-        else:
-            moves.compaction = entry
-    return moves
-
-
 class ViewFold:
     """A fold that can be continued: `add` an entry, ask for the `view`."""
 
     def __init__(self, path: Iterable[Entry] = ()) -> None:
         self._path: list[Entry] = []
-        self._reset(_Moves())
+        self._reset(Moves())
         self.extend(path)
 
-    def _reset(self, moves: _Moves) -> None:
+    def _reset(self, moves: Moves) -> None:
         self._moves = moves
+        self._pruned = moves.pruned
+        self._compaction = moves.compaction
+        self._bound: str | None = None
         self._messages: list[Message] = []
         self._sources: list[tuple[str, ...]] = []
         self._pieces: list[Piece] = []
         self._open: dict[str, OpenCall] = {}
-        self._answered: set[str] = set()
         self._cut: str | None = None
         self._turn: TurnStart | None = None
         self._turn_ended = True
@@ -189,7 +151,7 @@ class ViewFold:
                 raise BrokenPath(f"entry {entry.id!r} names the parent {entry.parent!r}; the one before it is {last!r}")
             last = entry.id
         self._path.extend(added)
-        if any(isinstance(e.body, Pruning | Compaction | Restore) for e in added) or self._model_changes(added):
+        if self._moves_prefix(added) or self._voice_changes(added):
             self._refold()
             return
         for i in range(start, len(self._path)):
@@ -203,29 +165,32 @@ class ViewFold:
         """
         self.extend((entry,))
 
-    def _model_changes(self, added: Sequence[Entry]) -> bool:
-        known = {self._turn.model} if self._turn else set()
-        known |= {e.body.model for e in added if isinstance(e.body, TurnStart)}
+    def _moves_prefix(self, added: Sequence[Entry]) -> bool:
+        if any(isinstance(e.body, Pruning | Compaction | Restore) for e in added):
+            return True
+        return bool(self._moves.waiting) and any(isinstance(e.body, AssistantMessage) for e in added)
+
+    def _voice_changes(self, added: Sequence[Entry]) -> bool:
+        known = {_voice(self._turn)} if self._turn else set()
+        known |= {_voice(e.body) for e in added if isinstance(e.body, TurnStart)}
         return len(known) > 1
 
     def _refold(self) -> None:
-        self._reset(_collect_moves(self._path))
-        models = [e.body.model for e in self._path if isinstance(e.body, TurnStart)]
-        self._final_model = models[-1] if models else None
-        first = 0
-        compaction = self._moves.compaction
+        self._reset(collect_moves(self._path))
+        voices = [_voice(e.body) for e in self._path if isinstance(e.body, TurnStart)]
+        self._final_voice = voices[-1] if voices else None
+        compaction = self._compaction
+        first = self._moves.first_kept(compaction)
         if compaction is not None and isinstance(compaction.body, Compaction):
-            self._piece(compaction.id, "user", (text_block(compaction.body.note),), "summary")
-            ids = {e.id: i for i, e in enumerate(self._path)}
-            kept = compaction.body.first_kept
-            first = ids.get(kept, len(self._path)) if kept is not None else ids[compaction.id]
+            note = compaction.body.note if compaction.body.note.strip() else NO_NOTE
+            self._piece(compaction.id, "user", (text_block(note),), "summary")
         for i, entry in enumerate(self._path):
             if i < first:
                 self._fold_hidden(entry)
             else:
                 self._fold(i, entry)
 
-    _final_model: str | None = None
+    _final_voice: tuple[str, str] | None = None
 
     def _fold_hidden(self, entry: Entry) -> None:
         """Fold what stays true of an entry whose text is replaced by a note."""
@@ -236,17 +201,23 @@ class ViewFold:
             self._turn_ended = True
         elif isinstance(body, AssistantMessage):
             self._steps += 1
+            self._turn_ended = False
+        elif isinstance(body, UserMessage | Steering | ToolStarted | ToolResult):
+            self._turn_ended = False
         elif isinstance(body, Pin):
             self._pins.append(body)
 
     def _fold(self, position: int, entry: Entry) -> None:
         body = entry.body
+        if isinstance(body, UserMessage | Steering | AssistantMessage | ToolStarted | ToolResult):
+            self._turn_ended = False  # also after a TurnEnd: the turn was resumed
         match body:
             case TurnStart():
                 self._close_open_calls(entry.id)
                 self._turn, self._turn_ended, self._steps = body, False, 0
             case UserMessage():
-                self._user_text(entry.id, body.blocks, "messages")
+                blocks = body.blocks if not all(map(is_blank, body.blocks)) else (text_block(NO_TEXT),)
+                self._user_text(entry.id, blocks, "messages")
             case Steering():
                 self._user_text(entry.id, (text_block(body.text),), "messages")
             case Snapshot():
@@ -281,30 +252,24 @@ class ViewFold:
     def _assistant(self, position: int, entry_id: str, body: AssistantMessage) -> None:
         self._close_open_calls(entry_id)
         self._steps += 1
-        model = self._final_model or (self._turn.model if self._turn else body.model)
-        speaks = self._turn.model if self._turn else body.model
-        keep = speaks == model and self._moves.thinking_holds(position)
-        blocks = tuple(b for b in body.blocks if _is_sendable(b, keep))
-        if body.cut is not None and not any(not is_thinking(b) for b in blocks):
-            blocks = ()
-        if body.cut is not None:
-            self._cut = body.cut
-        if not blocks:
+        if not speaks(body):
             return
+        self._cut = body.cut
+        self._bound = entry_id if binds_thinking(body) else None
+        ours = self._turn is None or self._final_voice in (None, _voice(self._turn))
+        keep = ours and self._moves.thinking_holds(position)
+        if not self._messages:
+            self._piece(entry_id, "user", (text_block(NO_TEXT),), "messages")
+        blocks = tuple(b for b in whole_blocks(body) if keep or not is_thinking(b))
         self._piece(entry_id, "assistant", blocks, "messages")
         runnable = body.stop_reason == "tool_use" and body.cut is None
-        self._open = {
-            c.id: OpenCall(call=c, started=False, runnable=runnable) for c in tool_calls(blocks)
-        }
-        self._answered = set()
+        self._open = {c.id: OpenCall(call=c, started=False, runnable=runnable) for c in tool_calls(body.blocks)}
 
     def _result(self, entry_id: str, body: ToolResult) -> None:
-        if body.call_id not in self._open or body.call_id in self._answered:
+        if self._open.pop(body.call_id, None) is None:
             return
-        self._answered.add(body.call_id)
-        del self._open[body.call_id]
         content: Sequence[Block] | str = body.content
-        placeholder = self._moves.pruned.get(entry_id)
+        placeholder = self._pruned.get(entry_id)
         if placeholder is not None:
             content = placeholder or PRUNED_RESULT
         block = tool_result_block(body.call_id, content, is_error=body.status != "ok")
@@ -330,8 +295,9 @@ class ViewFold:
         return View(
             messages=tuple(self._messages), sources=tuple(self._sources), pieces=tuple(self._pieces),
             open_calls=tuple(self._open.values()), turn=self._turn, turn_ended=self._turn_ended, steps=self._steps,
-            last_usage=self._usage, pins=tuple(_live_pins(self._pins)), pruned=frozenset(self._moves.pruned),
-            compaction=self._moves.compaction.id if self._moves.compaction else None,
+            last_usage=self._usage, pins=tuple(_live_pins(self._pins)), pruned=frozenset(self._pruned),
+            compaction=self._compaction.id if self._compaction else None, bound=self._bound,
+            deferred=tuple(e.id for e in self._moves.waiting),
         )  # fmt: skip
 
 
@@ -348,10 +314,9 @@ def build_view(path: Iterable[Entry]) -> View:
     return ViewFold(path).view()
 
 
-def _is_sendable(block: Block, keep_thinking: bool) -> bool:
-    if is_thinking(block):
-        return keep_thinking and is_signed_thinking(block)
-    return not is_blank(block)
+def _voice(start: TurnStart) -> tuple[str, str]:
+    """What thinking is bound to besides the messages: the model, and the stored system text and tools."""
+    return start.model, start.prefix
 
 
 def _live_pins(pins: Sequence[Pin]) -> list[Pin]:

@@ -1,0 +1,153 @@
+"""Which moves (prunings, compactions, their undoings) are in force along a path, and what of a reply is sent.
+
+A move takes effect where it was written; but while an open tool loop needs the thinking of the
+last reply back as it came, a move that would disturb it waits (see `view`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nbagent.core.entries import AssistantMessage, Body, Compaction, Entry, Pruning, Restore
+from nbagent.core.messages import Block, is_blank, is_signed_thinking, is_thinking, is_tool_call, tool_calls
+
+
+@dataclass(slots=True)
+class Moves:
+    """Which moves are in force, and since when; positions are indexes into the path.
+
+    `at` and `cancelled` say where a move, or its undoing, took effect: where it was written,
+    or later when it had to wait (`waiting`). `reach` is the first position it changes.
+    """
+
+    position: dict[str, int] = field(default_factory=dict)
+    at: dict[str, int] = field(default_factory=dict)
+    reach: dict[str, int] = field(default_factory=dict)
+    cancelled: dict[str, int] = field(default_factory=dict)
+    made: list[Entry] = field(default_factory=list)
+    waiting: list[Entry] = field(default_factory=list)
+
+    def thinking_holds(self, position: int) -> bool:
+        """Tell whether thinking made at `position` still has the prefix it was signed over."""
+        for move, made_at in self.at.items():
+            if self.reach[move] >= position:
+                continue
+            ended_at = self.cancelled.get(move)
+            then = made_at < position and (ended_at is None or ended_at > position)
+            now = ended_at is None
+            if then != now:
+                return False
+        return True
+
+    @property
+    def pruned(self) -> dict[str, str]:
+        """The placeholders in force, by the entry they stand for."""
+        found: dict[str, str] = {}
+        for entry in self.made:
+            if isinstance(entry.body, Pruning) and entry.id not in self.cancelled:
+                found.update(entry.body.placeholders)
+        return found
+
+    @property
+    def compaction(self) -> Entry | None:
+        """The compaction in force: the last that is not cancelled."""
+        live = (e for e in reversed(self.made) if isinstance(e.body, Compaction) and e.id not in self.cancelled)
+        return next(live, None)
+
+    def first_kept(self, compaction: Entry | None) -> int:
+        """Return the position of the first entry that `compaction` leaves."""
+        if compaction is None or not isinstance(compaction.body, Compaction):
+            return 0
+        own, kept = self.position[compaction.id], compaction.body.first_kept
+        return own if kept is None else min(self.position.get(kept, own), own)
+
+    def take(self, entry: Entry, bound: int | None) -> None:
+        """Note a move or its undoing; it waits when the reply at `bound` must stay as it is."""
+        body = entry.body
+        if isinstance(body, Restore):
+            if body.cancels in {e.id for e in self.waiting}:
+                self.waiting = [e for e in self.waiting if e.id != body.cancels]
+                return
+            if body.cancels not in self.at or body.cancels in self.cancelled:
+                return
+            reach = self.reach[body.cancels]
+        elif isinstance(body, Pruning):
+            hit = [self.position[t] for t in body.placeholders if t in self.position]
+            reach = self.reach[entry.id] = min(hit, default=self.position[entry.id])
+        else:
+            reach = self.reach[entry.id] = -1
+        hides = isinstance(body, Compaction) and bound is not None and self.first_kept(entry) > bound
+        if bound is not None and reach < bound and not hides:
+            self.waiting.append(entry)
+            return
+        if hides:
+            self.release(self.position[entry.id])
+        self.take_effect(entry, self.position[entry.id])
+
+    def release(self, position: int) -> None:
+        """Let the moves that waited take effect at `position`."""
+        for entry in self.waiting:
+            self.take_effect(entry, position)
+        self.waiting = []
+
+    def take_effect(self, entry: Entry, position: int) -> None:
+        if isinstance(entry.body, Restore):
+            self.cancelled.setdefault(entry.body.cancels, position)
+        else:
+            self.at[entry.id] = position
+            self.made.append(entry)
+
+
+def collect_moves(path: Sequence[Entry]) -> Moves:
+    moves = Moves(position={e.id: i for i, e in enumerate(path)})
+    last: int | None = None  # the last reply that is sent
+    for i, entry in enumerate(path):
+        body = entry.body
+        if isinstance(body, AssistantMessage) and speaks(body):
+            last = i
+            if not binds_thinking(body):
+                moves.release(i)
+        elif isinstance(body, Pruning | Compaction | Restore):
+            visible = last is not None and last >= moves.first_kept(moves.compaction)
+            moves.take(entry, last if visible and binds_thinking(path[last or 0].body) else None)
+    return moves
+
+
+def whole_blocks(body: AssistantMessage) -> tuple[Block, ...]:
+    """Return the blocks of a reply that a provider takes back; of a cut one without what waits for an answer."""
+    blocks = [_with_object_input(b) for b in body.blocks if _is_sendable(b)]
+    if body.cut is None:
+        return tuple(blocks)
+    answered = {b.get("tool_use_id") for b in blocks}
+    blocks = [b for b in blocks if b.get("type") != "server_tool_use" or b.get("id") in answered]
+    while blocks and is_thinking(blocks[-1]) and not tool_calls(blocks):
+        blocks.pop()
+    return tuple(blocks)
+
+
+def speaks(body: AssistantMessage) -> bool:
+    """Tell whether a reply holds something besides thinking; else it is not sent back."""
+    return any(not is_thinking(b) for b in whole_blocks(body))
+
+
+def binds_thinking(body: Body) -> bool:
+    """Tell whether a reply called tools after thinking: until the next reply its thinking must stay as it is."""
+    if not isinstance(body, AssistantMessage) or not any(is_signed_thinking(b) for b in body.blocks):
+        return False
+    return bool(tool_calls(body.blocks))
+
+
+def _is_sendable(block: Block) -> bool:
+    if is_thinking(block):
+        return is_signed_thinking(block)
+    if block.get("type") == "tool_use":
+        return is_tool_call(block)
+    return not is_blank(block)
+
+
+def _with_object_input(block: Block) -> Block:
+    """Replace a call's input that is no object, which providers refuse, by an empty one."""
+    if block.get("type") != "tool_use" or isinstance(block.get("input"), Mapping):
+        return block
+    return {**block, "input": {}}
