@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 from pathlib import Path
 
 from nbagent.core.errors import JournalUnwritable, one_line
@@ -13,8 +12,6 @@ from nbagent.core.errors import JournalUnwritable, one_line
 HOME_NAME = ".nbagent"
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _REMEDIES = {
     errno.ENOSPC: "free some space on that disk and run the cell again",
@@ -118,8 +115,3 @@ def sync_folder(folder: Path) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-
-def escape_surrogates(text: str) -> str:
-    """Return JSON `text` with lone surrogates as JSON escapes, so that it can be written as UTF-8."""
-    return text if text.isascii() else _LONE_SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}", text)

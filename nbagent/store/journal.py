@@ -16,11 +16,10 @@ from typing import Any
 
 from nbagent.core.entries import Entry, chain_hash, entry_to_text, seal_line
 from nbagent.core.errors import BrokenPath, Diagnostic, JournalUnwritable
-from nbagent.store.files import PRIVATE_FILE, escape_surrogates, make_private, sync_folder, unwritable, write_all
+from nbagent.store.files import PRIVATE_FILE, make_private, sync_folder, unwritable, write_all
 from nbagent.store.journal_reading import check_regular, scan
 from nbagent.store.lock import WriterLock
 from nbagent.store.partial import Partial
-
 
 _READ_BYTES = 1 << 18  # lines of several KB: twice as fast as the default buffer of 8 KB
 
@@ -123,7 +122,7 @@ class Journal:
                 raise BrokenPath(f"entry id {entry.id!r} occurs twice")
             if entry.parent is not None and entry.parent not in self._hashes:
                 raise BrokenPath(f"entry {entry.id!r} names the parent {entry.parent!r}, which is not in the journal")
-            text = escape_surrogates(entry_to_text(entry, self._next_seq))
+            text = entry_to_text(entry, self._next_seq)
             line_hash = chain_hash(self._hashes.get(entry.parent, "") if entry.parent else "", text)
             line = (seal_line(text, line_hash) + "\n").encode()
             count, written = len(self.entries), False

@@ -28,12 +28,12 @@ class Partial:
             JournalUnwritable: it cannot be written.
         """
         text = canonical({"v": 1, "after": after, "content": content})
-        write_atomic(self._path, text.encode("utf-8", "surrogatepass"))
+        write_atomic(self._path, text.encode())
 
     def load(self, after: str | None, diagnostics: list[Diagnostic]) -> Any:
         """Return what was saved as following `after`, else None; one that cannot be read adds a Diagnostic."""
         try:
-            raw = json.loads(self._path.read_bytes().decode("utf-8", "surrogatepass"))
+            raw = json.loads(self._path.read_bytes())
             content, follows = raw["content"], raw["after"]
         except FileNotFoundError:
             return None

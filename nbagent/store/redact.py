@@ -13,7 +13,7 @@ from nbagent.core.entries import Entry, chain_hash, seal_line, split_line
 from nbagent.core.errors import JournalDamaged, UsageProblem
 from nbagent.core.messages import canonical
 from nbagent.store.artifacts import Artifacts
-from nbagent.store.files import escape_surrogates, sync_folder, unwritable, write_atomic
+from nbagent.store.files import sync_folder, unwritable, write_atomic
 from nbagent.store.journal_reading import check_regular, clean_line, entry_of
 from nbagent.store.lock import WriterLock
 
@@ -145,11 +145,11 @@ class _Redactor:
         body = self._value(envelope["body"], chosen)
         if body != envelope["body"]:
             self._changed += 1
-            return escape_surrogates(canonical({**envelope, "body": body}))
+            return canonical({**envelope, "body": body})
         try:
             return split_line(text)[0]
         except ValueError:
-            return escape_surrogates(canonical(envelope))
+            return canonical(envelope) if "hash" in raw else text
 
     def _value(self, value: Any, chosen: bool) -> Any:
         if isinstance(value, str):
