@@ -8,6 +8,7 @@ conversation, joined, and the event lines are read here, since both are cheaper 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -94,9 +95,11 @@ class AnthropicModel:
             timeout = httpx2.Timeout(self._read_timeout_s, connect=CONNECT_TIMEOUT_S)
             # Proxy variables are for the world outside; a loopback service is never behind one.
             http = httpx2.AsyncClient(trust_env=False, timeout=timeout) if is_loopback(self._base_url) else None
+            key, token = self._environ.get("ANTHROPIC_API_KEY"), self._environ.get("ANTHROPIC_AUTH_TOKEN")
             self._client = anthropic.AsyncAnthropic(
-                base_url=self._base_url, max_retries=0, timeout=timeout, http_client=http
-            )
+                api_key=key or None, auth_token=None if key else token or None, base_url=self._base_url,
+                max_retries=0, timeout=timeout, http_client=http,
+            )  # fmt: skip
         return self._client
 
     async def call(self, request: Request, watch: Watch) -> Response:
@@ -131,6 +134,8 @@ class AnthropicModel:
         return None
 
     async def _stream(self, body: bytes, watch: Watch) -> None:
+        # The SDK's import takes seconds (claude.md A2): on a thread, so that Stop does not wait for it.
+        await asyncio.to_thread(importlib.import_module, "anthropic")
         client = self._open_client()
         from anthropic import AsyncStream
 

@@ -90,6 +90,7 @@ class CellTracker:
         self._message_id: str | None = None
         self._claimed: int | None = None  # the order of the turn that the running cell is
         self._turns = 0
+        self.cells_begun = 0
         self._ran: list[RanCell] = []
 
     def register(self) -> None:
@@ -124,12 +125,17 @@ class CellTracker:
         ran, self._ran = tuple(self._ran), []
         return ran
 
+    def peek(self) -> tuple[RanCell, ...]:
+        """Return what `take` would, and keep it."""
+        return tuple(self._ran)
+
     def _before(self, info: Any = None) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # a subshell's cell
         self._heal()
         if not self._running:
             self._claimed = None
+            self.cells_begun += 1
             self._message_id = self._current_message()
         self._running.append(info)
 

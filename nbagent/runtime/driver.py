@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, assert_never
 
 from nbagent.core.effects import (
@@ -37,6 +37,7 @@ from nbagent.runtime.toolbox import Toolbox
 
 INTERRUPTED = "Interrupted by the person while it ran; its outcome is unknown."
 SHOWN_CHARS = 4_000
+PARTIAL_CHARS = 4_000
 
 
 class Writer(Protocol):
@@ -167,7 +168,7 @@ class Driver:
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> ToolsDone:
         entries: list[Entry] = []
         for batch in self.toolbox.batches(calls):
-            tasks = {asyncio.ensure_future(self._run_one(call, entries)): call for call in batch}
+            tasks = {asyncio.create_task(self._run_one(call, entries)): call for call in batch}
             try:
                 await asyncio.gather(*tasks)
             except asyncio.CancelledError:
@@ -185,7 +186,7 @@ class Driver:
         seconds = round(self.clock.monotonic() - began, 3)
         entries.append(self._append(_timed(result, seconds)))
 
-    async def _wind_up(self, tasks: dict[asyncio.Future[None], ToolCall], entries: list[Entry]) -> None:
+    async def _wind_up(self, tasks: dict[asyncio.Task[None], ToolCall], entries: list[Entry]) -> None:
         """Let cancelled tools clean up, then answer each call that started and has no result."""
         for task in tasks:
             task.cancel()
@@ -194,9 +195,11 @@ class Driver:
         answered = {e.body.call_id for e in entries if isinstance(e.body, ToolResult)}
         for call in tasks.values():
             if call.id in started and call.id not in answered:
+                printed = self.toolbox.partials.get(call.id, "")
+                text = f"{INTERRUPTED}\nIt had printed:\n{printed[-PARTIAL_CHARS:]}" if printed else INTERRUPTED
                 body = ToolResult(
-                    call_id=call.id, name=call.name, content=(text_block(INTERRUPTED),), status="interrupted",
-                    full_chars=len(INTERRUPTED),
+                    call_id=call.id, name=call.name, content=(text_block(text),), status="interrupted",
+                    full_chars=len(text),
                 )  # fmt: skip
                 entries.append(self._append(body))
 
@@ -210,6 +213,4 @@ class Driver:
 
 
 def _timed(result: ToolResult, seconds: float) -> ToolResult:
-    from dataclasses import replace
-
     return replace(result, duration_s=seconds)

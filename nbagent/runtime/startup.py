@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from nbagent.tools.tool import ToolSpec
 INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "CONTEXT.md")
 FILE_CHARS, ALL_CHARS = 12_000, 60_000  # OpenClaw's limits of start-up files (OC-C6)
 HEAD_SHARE = 0.75
+MAX_READ_CHARS = 1 << 20
 
 SYSTEM_TEXT = """\
 You are an agent inside a Jupyter notebook. Each message from the person is one cell; your reply is shown below it as \
@@ -65,12 +67,9 @@ def startup_files(folder: Path, home: Path) -> tuple[tuple[StartupFile, ...], tu
         name = _display_name(path, folder, home)
         cut = _fit(text.strip(), min(FILE_CHARS, left), name)
         if len(cut) < len(text.strip()):
-            notes.append(
-                Diagnostic(
-                    path=str(path), line=None, cause=f"only {len(cut):,} of {len(text):,} characters are loaded at start",
-                    remedy="shorten it, or move parts into files the agent reads when needed",
-                )
-            )  # fmt: skip
+            cause = f"only {len(cut):,} of {len(text):,} characters are loaded at start"
+            remedy = "shorten it, or move parts into files the agent reads when needed"
+            notes.append(Diagnostic(path=str(path), line=None, cause=cause, remedy=remedy))
         left -= len(cut)
         if cut:
             files.append(StartupFile(name=name, category=category, text=cut))
@@ -91,15 +90,15 @@ def _chain(folder: Path) -> list[Path]:
 
 def _read(path: Path, notes: list[Diagnostic]) -> str:
     try:
-        return path.read_bytes()[: 2 << 20].decode("utf-8-sig")
-    except FileNotFoundError:
-        return ""
-    except NotADirectoryError:
+        with path.open(encoding="utf-8-sig") as file:
+            return file.read(MAX_READ_CHARS)
+    except (FileNotFoundError, NotADirectoryError):
         return ""
     except UnicodeDecodeError:
         notes.append(Diagnostic(path=str(path), line=None, cause="is not UTF-8", remedy="save it as UTF-8"))
     except OSError as error:
-        notes.append(Diagnostic(path=str(path), line=None, cause=f"cannot be read ({error.strerror})", remedy="check it"))
+        cause = f"cannot be read ({error.strerror})"
+        notes.append(Diagnostic(path=str(path), line=None, cause=cause, remedy="check it"))
     return ""
 
 
@@ -121,8 +120,6 @@ def _display_name(path: Path, folder: Path, home: Path) -> str:
         pass
     if path.parent == home:
         return f"~/.nbagent/{path.name}"
-    import os
-
     return os.path.relpath(path, folder)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nbagent.core.entries import ToolResult
+from nbagent.core.entries import ResultStatus, ToolResult
 from nbagent.core.errors import ToolError, one_line
 from nbagent.core.messages import ToolCall, canonical, text_block
+from nbagent.tools.kernel_types import CodeCancelled
 from nbagent.tools.output import cap_text, clean_text
 from nbagent.tools.registry import validate_input
 from nbagent.tools.tool import Artifact, Tool, ToolContext, ToolOutput
@@ -29,11 +29,17 @@ class Tape(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Toolbox:
-    """The tools of one turn. `context` makes what a call may use; `tape` is set in replay."""
+    """The tools of one turn. `context` makes what a call may use.
+
+    `tape` is set in replay, and `consent` is asked before code of a recording runs.
+    `partials` holds what stopped code had printed, by call id.
+    """
 
     tools: dict[str, Tool]
     context: Callable[[ToolCall], ToolContext]
     tape: Tape | None = None
+    consent: Callable[[], Awaitable[bool]] | None = None
+    partials: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def summary(self, call: ToolCall) -> str:
@@ -67,11 +73,15 @@ class Toolbox:
         recorded = self.tape.recorded(call)
         if recorded is None:
             return _error(call, "Not in the recording, so it was not run.", "not_run")
-        if recorded.status in ("ok", "error"):
+        if recorded.status in ("ok", "error") and await self._may_run(call):
             now = await self._run(call)
             if now.content != recorded.content or now.status != recorded.status:
                 self.tape.differs(call, recorded, now)
         return recorded
+
+    async def _may_run(self, call: ToolCall) -> bool:
+        tool = self.tools.get(call.name)
+        return tool is None or tool.spec.access == "read" or self.consent is None or await self.consent()
 
     async def _run(self, call: ToolCall) -> ToolResult:
         tool = self.tools.get(call.name)
@@ -83,7 +93,8 @@ class Toolbox:
             output = await tool.run(validate_input(tool.spec, call.input), context)
         except ToolError as error:
             return _error(call, str(error))
-        except asyncio.CancelledError:
+        except CodeCancelled as stopped:
+            self.partials[call.id] = clean_text(f"{stopped.outcome.stdout}\n{stopped.outcome.stderr}").strip()
             raise
         except Exception as error:  # noqa: BLE001  a tool's own fault must not end the turn; it is recorded
             self.problems.append(f"tool {call.name!r} failed inside: {type(error).__name__}: {one_line(str(error))}")
@@ -98,7 +109,7 @@ def _result(call: ToolCall, tool: Tool, output: ToolOutput, context: ToolContext
     shown = output.shown
     if not tool.spec.formats_itself and len(text) > context.cap_chars:
         artifact = context.keep(full)
-        capped = cap_text(text, context.cap_chars, path=artifact.path)
+        capped = cap_text(text, context.cap_chars, artifact_path=artifact.path)
         text, shown = capped.text, capped.shown
     elif output.full_text is not None and len(full) > len(text):
         artifact = context.keep(full)
@@ -109,14 +120,11 @@ def _result(call: ToolCall, tool: Tool, output: ToolOutput, context: ToolContext
     )  # fmt: skip
 
 
-def _error(call: ToolCall, text: str, status: str = "error") -> ToolResult:
+def _error(call: ToolCall, text: str, status: ResultStatus = "error") -> ToolResult:
     clean = clean_text(text)
-    body = ToolResult(call_id=call.id, name=call.name, content=(text_block(clean),), status="error", full_chars=len(clean))
-    if status == "not_run":
-        return ToolResult(
-            call_id=call.id, name=call.name, content=body.content, status="not_run", full_chars=body.full_chars
-        )
-    return body
+    return ToolResult(
+        call_id=call.id, name=call.name, content=(text_block(clean),), status=status, full_chars=len(clean)
+    )
 
 
 def _short(text: str) -> str:

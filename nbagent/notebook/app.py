@@ -1,0 +1,289 @@
+"""NotebookAgent: what the extension holds for one shell: engine, session, settings, recording; runs turns in cells."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbagent.context.tail import CellRun
+from nbagent.core.effects import Notice
+from nbagent.core.errors import Diagnostic, TurnFailed, UsageProblem
+from nbagent.notebook.cells import CellSite, CellTracker, raw_source, source_hash
+from nbagent.notebook.host import CellEnded, Engine, Jobs, TurnStopped, host_async, host_sync
+from nbagent.notebook.live import LiveDisplay, notebook_callables, terminal_publish
+from nbagent.notebook.open_notebook import ShellNotebook
+from nbagent.notebook.shell import ShellKernel
+from nbagent.runtime.matching import CellKey
+from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
+from nbagent.runtime.recording import Recorder
+from nbagent.runtime.session import Session
+from nbagent.store.settings import Settings, load_settings
+from nbagent.tools.tool import SeenCell
+
+if TYPE_CHECKING:
+    from nbagent.core.messages import Request
+
+CONSENT = "This recording runs code in your kernel (it is shown above). Run it? [y]es, [n]o: "
+PENDING = "Stop: waiting for native code to end …"
+
+
+@dataclass(slots=True, kw_only=True)
+class Ask:
+    """One turn as it was typed: the text, the options, how it is shown, and the cell it belongs to."""
+
+    prompt: str
+    options: TurnOptions = field(default_factory=TurnOptions)
+    quiet: bool = False
+    shown: bool = True
+    resume: bool = False
+    source: str = ""
+    suffix: str = ""
+
+
+class NotebookAgent:
+    """The agent of one shell. Made by the extension; everything heavy is opened at first use."""
+
+    def __init__(self, shell: Any, configured: Callable[[], dict[str, Any]]) -> None:
+        self.shell = shell
+        self.engine = Engine()
+        self.tracker = CellTracker(shell)
+        self.recorder: Recorder | None = None
+        self.last: FinishedTurn | None = None
+        self.steering: list[str] = []
+        self.problems: list[Diagnostic] = []
+        self.kernel_id = os.urandom(4).hex()
+        self.consented = False
+        self._configured = configured
+        self._session: Session | None = None
+        self._seen: list[SeenCell] = []
+        self._running = threading.Lock()
+        self._asked_in_cell: tuple[int, int] = (0, 0)
+
+    # ------------------------------------------------------------ parts
+
+    def notebook_path(self) -> Path | None:
+        """Return the notebook's file, as the front end told it; None where it tells nothing."""
+        path = self.shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME")
+        return Path(path) if path and str(path).endswith(".ipynb") and os.path.isabs(str(path)) else None
+
+    def folder(self) -> Path:
+        """Return the folder of the notebook, else the working folder when the extension was loaded."""
+        notebook = self.notebook_path()
+        return notebook.parent if notebook is not None else Path.cwd()
+
+    def settings(self) -> Settings:
+        """Return the effective settings now; reads files."""
+        return load_settings(self.folder(), os.environ, options={"%config AgentMagics": self._configured()})
+
+    @property
+    def opened(self) -> Session | None:
+        """The session, when it is open."""
+        return self._session
+
+    def session(self) -> Session:
+        """Return the session, opened at the first call; settings are read anew each time."""
+        settings = self.settings()
+        if self._session is None:
+            self._session = Session.open(
+                folder=self.folder(), notebook=self.notebook_path(), settings=settings, home=Path(settings.home)
+            )
+            self.problems.extend(self._session.opened.diagnostics)
+        else:
+            self._session.reconfigure(settings)
+        return self._session
+
+    def switch(self, session: Session | None) -> None:
+        """Go on with another session; None opens the notebook's own at the next use."""
+        if self._session is not None:
+            self._session.close()
+        self._session = session
+
+    def close(self) -> None:
+        """Let go of everything: session, engine, events."""
+        self.tracker.unregister()
+        self.switch(None)
+        self.engine.close()
+
+    # ------------------------------------------------------------ turns
+
+    def run(self, ask: Ask, *, awaitable: bool) -> Any:
+        """Run a turn in the running cell: returns a coroutine of the FinishedTurn when `awaitable`, else the turn."""
+        if not ask.prompt.strip() and not ask.resume:
+            raise UsageProblem("the cell has no text; write what the agent should do below the %%agent line")
+        if awaitable:
+            return self._hosted_async(ask)
+        return self._hosted_sync(ask)
+
+    def _hosted_sync(self, ask: Ask) -> FinishedTurn:
+        live, body = self._prepared(ask)
+        try:
+            done: FinishedTurn = host_sync(self.engine, body, on_stop_pending=self._pending(live))
+            return done
+        finally:
+            self._shut(live)
+
+    async def _hosted_async(self, ask: Ask) -> FinishedTurn:
+        live, body = self._prepared(ask)
+        try:
+            return await host_async(self.engine, body, on_stop_pending=self._pending(live))
+        finally:
+            self._shut(live)
+
+    def _pending(self, live: LiveDisplay) -> Callable[[], None]:
+        return lambda: live(Notice(text=PENDING))
+
+    def _shut(self, live: LiveDisplay) -> None:
+        if live.picture.items or live.picture.done is not None or live.picture.step:
+            live.close()
+
+    def _prepared(self, ask: Ask) -> tuple[LiveDisplay, Callable[[Jobs], Coroutine[Any, Any, FinishedTurn]]]:
+        """Look at the cell on its own thread, and return what the engine has to run."""
+        site = self.tracker.claim()
+        session = self.session()
+        cells = self._take_cells()
+        cell = self._cell_key(ask, site)
+        interactive = site.interactive
+        thread = _CellThread(self.engine)
+        live = self._display(ask, interactive, thread)
+
+        async def body(jobs: Jobs) -> FinishedTurn:
+            if not self._running.acquire(blocking=False):
+                raise UsageProblem("a turn is running already in this kernel; wait for it or stop it")
+            try:
+                ports = self._ports(session, jobs, live if ask.shown else _silent, site, cells)
+                thread.jobs = jobs
+                done = await self._send(session, ask, cell, ports)
+            finally:
+                self._running.release()
+            return self._finished(done, session)
+
+        return live, body
+
+    async def _send(self, session: Session, ask: Ask, cell: CellKey, ports: TurnPorts) -> FinishedTurn:
+        if ask.resume:
+            return await session.resume(ask.options, ports)
+        return await session.send(ask.prompt, cell, ask.options, ports)
+
+    def _finished(self, done: FinishedTurn, session: Session) -> FinishedTurn:
+        self.last = done
+        for line in done.differences:
+            remedy = "the recording is older than what it runs on; record it again if the difference matters"
+            self.problems.append(Diagnostic(path="replay", line=None, cause=line, remedy=remedy))
+        if self.recorder is not None:
+            self.recorder.save(session)
+        if done.output.outcome == "stopped":
+            raise TurnStopped(done.output.message)
+        if done.output.outcome != "completed":
+            raise TurnFailed(done.output.message)
+        return done
+
+    def _ports(
+        self, session: Session, jobs: Jobs, sink: Callable[[Any], None], site: CellSite, cells: tuple[CellRun, ...]
+    ) -> TurnPorts:
+        kernel = ShellKernel(self.shell, jobs)
+        return TurnPorts(
+            kernel=kernel, notebook=ShellNotebook(self.shell, self.notebook_path, lambda: self._seen),
+            ask=kernel.ask if site.interactive else None, sink=sink, interactive=site.interactive,
+            kernel_id=self.kernel_id, cells=cells, steering=self.steering,
+            consent=None if self.consented or not site.interactive else self._consent(kernel),
+        )  # fmt: skip
+
+    def _consent(self, kernel: ShellKernel) -> Callable[[], Coroutine[Any, Any, bool]]:
+        async def asked() -> bool:
+            if not self.consented:
+                answer = await kernel.ask(CONSENT)
+                self.consented = (answer or "").strip().lower() in ("y", "yes")
+            return self.consented
+
+        return asked
+
+    def _display(self, ask: Ask, interactive: bool, thread: _CellThread) -> LiveDisplay:
+        publish, update = notebook_callables()
+        if getattr(self.shell, "kernel", None) is None:
+            return LiveDisplay(terminal_publish, None, time.monotonic, quiet=ask.quiet, post=thread.post)
+        return LiveDisplay(
+            publish, update, time.monotonic, interactive=interactive, quiet=ask.quiet, post=thread.post,
+            later=thread.later,
+        )  # fmt: skip
+
+    def _cell_key(self, ask: Ask, site: CellSite) -> CellKey:
+        source = ask.source or raw_source(self.shell) or ask.prompt
+        cell_id = f"{site.cell_id}{ask.suffix}" if site.cell_id else None
+        return CellKey(cell_id=cell_id, source_hash=source_hash(source + ask.suffix), order=site.order)
+
+    def next_ask_number(self) -> int:
+        """Return which call of `ask` this is in the running cell, from 1."""
+        cell = self.tracker.cells_begun
+        last, count = self._asked_in_cell
+        self._asked_in_cell = (cell, count + 1 if cell == last else 1)
+        return self._asked_in_cell[1]
+
+    def _take_cells(self) -> tuple[CellRun, ...]:
+        taken = self.tracker.take()
+        for cell in taken:
+            order = len(self._seen) + 1
+            self._seen.append(SeenCell(order=order, cell_id=cell.cell_id, source=cell.source, ok=cell.succeeded))
+        fresh = self._seen[len(self._seen) - len(taken) :]
+        told = [c for c in fresh if not _is_ours(c.source)]
+        return tuple(CellRun(label=f"cell {c.order}", source=c.source, ok=c.ok) for c in told)
+
+    # ------------------------------------------------------------ looking
+
+    def preview(self, ask: Ask) -> Request:
+        """Return what the turn would send; nothing is sent or written."""
+        site = self.tracker.claim()
+        session = self.session()
+        cell = self._cell_key(ask, site)
+        cells = tuple(CellRun(label="cell", source=c.source, ok=c.succeeded) for c in self.tracker.peek())
+
+        async def body(jobs: Jobs) -> Request:
+            ports = self._ports(session, jobs, _silent, site, cells)
+            return await session.preview(ask.prompt, cell, ask.options, ports)
+
+        request: Request = host_sync(self.engine, body)
+        return request
+
+
+def _silent(event: Any) -> None:
+    return
+
+
+def _is_ours(source: str) -> bool:
+    """Tell whether a cell only drives nbagent, so that the model need not hear of it."""
+    ours = ("%agent", "%context", "%skills", "%memory", "%load_ext nbagent", "%reload_ext nbagent")
+    lines = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("#")]
+    return bool(lines) and all(line.startswith(ours) for line in lines)
+
+
+class _CellThread:
+    """Has a display drawn on the cell's thread, from any thread, without waiting for it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.jobs: Jobs | None = None
+
+    def post(self, draw: Callable[[], None]) -> None:
+        """Draw soon; what cannot be drawn any more is drawn when the display is closed."""
+        self._engine.call_soon(lambda: self._begin(draw))
+
+    def later(self, seconds: float, fn: Callable[[], None]) -> None:
+        """Call `fn` after so many seconds, on the engine's thread."""
+        self._engine.call_soon(lambda: self._engine.loop.call_later(seconds, fn))
+
+    def _begin(self, draw: Callable[[], None]) -> None:
+        task = self._engine.loop.create_task(self._draw(draw))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _draw(self, draw: Callable[[], None]) -> None:
+        if self.jobs is not None:
+            with contextlib.suppress(CellEnded):
+                await self.jobs.on_main(draw)

@@ -1,0 +1,118 @@
+"""What may be typed on a `%%agent` or `%agent` line, and what it means."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from typing import NoReturn
+
+from nbagent.core.errors import UsageProblem
+from nbagent.runtime.ports import TurnOptions
+
+MODES, RERUNS = ("ask", "auto", "plan"), ("fork", "reuse", "append")
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """An argument parser whose faults are one readable line, and which never ends the kernel."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the fault with what to do."""
+        raise UsageProblem(f"{self.prog}: {message}. `{self.prog}?` shows the options")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Never end the process."""
+        raise UsageProblem((message or f"{self.prog}: nothing to do").strip())
+
+
+def cell_parser() -> OneLineParser:
+    """Return the parser of `%%agent`."""
+    parser = OneLineParser(prog="%%agent", add_help=False, allow_abbrev=False, description=(
+        "Run the cell's text as a turn of the agent. The text is sent byte for byte."))  # fmt: skip
+    parser.add_argument("-m", "--model", metavar="NAME", help="model for this turn")
+    parser.add_argument("--policy", metavar="NAME", help="context policy for this turn on")
+    parser.add_argument("--mode", choices=MODES, help="permissions for this turn (plan only reads)")
+    parser.add_argument("--tools", metavar="A,B", help="narrow the tools for this turn (masked, not removed)")
+    parser.add_argument("--skill", metavar="NAME", help="use this skill")
+    parser.add_argument("--max-steps", type=_positive, metavar="N", help="stop after N model calls")
+    parser.add_argument("--max-tokens", type=_positive, metavar="N", help="stop after N output tokens")
+    parser.add_argument("--max-cost", type=_amount, metavar="USD", help="stop when the turn has cost this much")
+    parser.add_argument("--rerun", choices=RERUNS, help="what running this cell again does (default fork)")
+    parser.add_argument("--new", action="store_true", help="start a new conversation; the old one stays")
+    parser.add_argument("-o", "--out", metavar="NAME", type=_name, help="bind the TurnResult to a variable")
+    parser.add_argument("-q", "--quiet", action="store_true", help="show the answer only")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be sent; costs nothing")
+    return parser
+
+
+def split_line(line: str) -> list[str]:
+    """Split a magic's line as a shell would; a trailing `# comment` is no text.
+
+    Raises:
+        UsageProblem: a quote is not closed.
+    """
+    try:
+        return shlex.split(line, comments=True, posix=True)
+    except ValueError as error:
+        raise UsageProblem(f"the line {line.strip()!r} cannot be read ({error}); close the quote") from error
+
+
+def parse_cell_line(line: str) -> argparse.Namespace:
+    """Return the options of a `%%agent` line.
+
+    Raises:
+        UsageProblem: an unknown option or a wrong value.
+    """
+    words = split_line(line)
+    parser = cell_parser()
+    known, rest = parser.parse_known_args(words)
+    if rest:
+        raise UsageProblem(_stray(rest[0], parser))
+    return known
+
+
+def _stray(word: str, parser: argparse.ArgumentParser) -> str:
+    if word.startswith("-"):
+        import difflib
+
+        options = [o for a in parser._actions for o in a.option_strings]
+        near = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "`%%agent?` shows them"
+        return f"%%agent has no option {word!r}; {hint}"
+    return f"%%agent takes options only on its first line, not {word!r}; write the request below it"
+
+
+def turn_options(parsed: argparse.Namespace) -> TurnOptions:
+    """Return the options of a turn."""
+    tools = None if parsed.tools is None else tuple(t.strip() for t in parsed.tools.split(",") if t.strip())
+    return TurnOptions(
+        model=parsed.model, policy=parsed.policy, mode=parsed.mode, tools=tools, skill=parsed.skill,
+        max_steps=parsed.max_steps, max_tokens=parsed.max_tokens, max_cost_usd=parsed.max_cost, rerun=parsed.rerun,
+        new=parsed.new,
+    )  # fmt: skip
+
+
+def option_words(parser: argparse.ArgumentParser) -> Sequence[tuple[str, str]]:
+    """Return (option, help) of a parser, long forms first, for completion."""
+    found = [(o, a.help or "") for a in parser._actions for o in a.option_strings]
+    return sorted(found, key=lambda pair: (not pair[0].startswith("--"), pair[0]))
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def _amount(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount above 0")
+    return value
+
+
+def _name(text: str) -> str:
+    if not text.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a variable name")
+    return text

@@ -1,0 +1,57 @@
+"""Which earlier turn a running cell is the same cell as, and where a re-run forks (DECISIONS 8, 9). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nbagent.core.tree import TurnNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellKey:
+    """What a cell is known by. `order` counts the agent cells of this kernel from 1."""
+
+    cell_id: str | None
+    source_hash: str
+    order: int
+
+
+def earlier_turn(turns: Sequence[TurnNode], cell: CellKey, *, previous: TurnNode | None) -> TurnNode | None:
+    """Return the last turn of this cell, None when it has none yet.
+
+    With a cell id, the id decides. Without one: a turn with the same source, the nearest in order;
+    else, for an edited cell, the turn whose neighbour before it is the turn that the cell before this
+    one was matched with (`previous`).
+    """
+    if cell.cell_id is not None:
+        same = [t for t in turns if t.body.cell_id == cell.cell_id]
+        return same[-1] if same else None
+    nameless = [t for t in turns if t.body.cell_id is None]
+    same = [t for t in nameless if t.body.source_hash == cell.source_hash]
+    if same:
+        nearest = min(abs(t.body.order - cell.order) for t in same)
+        return [t for t in same if abs(t.body.order - cell.order) == nearest][-1]
+    expected = previous.body.order + 1 if previous is not None else cell.order
+    known = {t.body.source_hash for t in nameless if t.body.order != expected}
+    edited = [t for t in nameless if t.body.order == expected and t.body.source_hash not in known]
+    return edited[-1] if edited else None
+
+
+def fork_parent(turn: TurnNode | None) -> tuple[bool, str | None]:
+    """Return (whether a re-run forks, the entry it goes on from). It forks when the turn is on the current path."""
+    if turn is None or not turn.current:
+        return False, None
+    return True, turn.start.parent
+
+
+def stale_turns(turns: Sequence[TurnNode]) -> frozenset[str]:
+    """Return the turns that a re-run left behind: not on the path, and not replaced by a newer one of the same cell."""
+    newest: dict[object, str] = {}
+    for turn in turns:
+        newest[_key(turn)] = turn.turn
+    return frozenset(t.turn for t in turns if not t.current and newest[_key(t)] == t.turn)
+
+
+def _key(turn: TurnNode) -> object:
+    return turn.body.cell_id if turn.body.cell_id is not None else (turn.body.source_hash, turn.body.order)

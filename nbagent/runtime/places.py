@@ -1,0 +1,170 @@
+"""Places: which session belongs to a notebook, also after it was renamed or copied (DECISIONS 9, 10)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nbagent.core.errors import JournalUnwritable, UsageProblem
+
+FOLDER = ".nbagent"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A session on disk. `how` tells how it was found: new, resumed, renamed, copied."""
+
+    name: str
+    folder: Path
+    notebook: Path | None
+    how: str
+    origin: str = ""
+
+    @property
+    def journal(self) -> Path:
+        """The journal's file."""
+        return self.folder / "journal.jsonl"
+
+    @property
+    def artifacts(self) -> Path:
+        """The folder of full results."""
+        return self.folder / "artifacts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSession:
+    """What is known of a session without reading its journal."""
+
+    name: str
+    folder: Path
+    notebook: Path | None
+    cells: frozenset[str]
+
+
+def sessions_folder(base: Path) -> Path:
+    """Return where the sessions of notebooks in `base` are kept."""
+    return base / FOLDER / "sessions"
+
+
+def known_sessions(base: Path) -> tuple[KnownSession, ...]:
+    """Return the sessions kept in `base`, by name. A folder without a readable `session.json` counts by its name."""
+    folder = sessions_folder(base)
+    if not folder.is_dir():
+        return ()
+    return tuple(_known(f) for f in sorted(folder.iterdir()) if f.is_dir())
+
+
+def _known(folder: Path) -> KnownSession:
+    try:
+        raw: dict[str, Any] = json.loads((folder / "session.json").read_text(encoding="utf-8"))
+        notebook = raw.get("notebook")
+        cells = frozenset(str(c) for c in raw.get("cells") or ())
+    except (OSError, ValueError, AttributeError, TypeError):
+        notebook, cells = None, frozenset()
+    return KnownSession(name=folder.name, folder=folder, notebook=Path(notebook) if notebook else None, cells=cells)
+
+
+def find_place(base: Path, notebook: Path | None, name: str | None, fresh: str) -> Place:
+    """Return the session for `notebook`, made up to its folder's name but not yet on disk when new.
+
+    A session that names this path is resumed. One whose notebook is gone and that shares cells with
+    this notebook was renamed; one whose notebook is still there, sharing cells, was copied from: then
+    the conversation so far is copied too. `name` asks for a session by name. `fresh` is a new id.
+
+    Raises:
+        UsageProblem: `name` cannot be the name of a session.
+    """
+    known = known_sessions(base)
+    if name is not None:
+        return _by_name(base, notebook, name, known)
+    if notebook is None:
+        return _new(base, None, f"session-{fresh[:6]}")
+    for session in known:
+        if session.notebook == notebook:
+            return Place(name=session.name, folder=session.folder, notebook=notebook, how="resumed")
+    cells = cell_ids(notebook)
+    kin = [s for s in known if s.notebook is not None and s.cells & cells]
+    for session in sorted(kin, key=lambda s: (-len(s.cells & cells), s.name)):
+        if session.notebook is not None and not session.notebook.exists():
+            return Place(
+                name=session.name, folder=session.folder, notebook=notebook, how="renamed", origin=session.notebook.name
+            )
+    place = _new(base, notebook, f"{_slug(notebook.stem)}-{fresh[:6]}")
+    for session in kin:
+        if session.notebook is not None and _copy(session.folder, place.folder):
+            return Place(
+                name=place.name, folder=place.folder, notebook=notebook, how="copied", origin=session.notebook.name
+            )
+    return place
+
+
+def _by_name(base: Path, notebook: Path | None, name: str, known: Iterable[KnownSession]) -> Place:
+    if not _NAME.fullmatch(name):
+        raise UsageProblem(f"{name!r} cannot name a session: use letters, digits, '.', '_' and '-', at most 80")
+    for session in known:
+        if session.name == name:
+            return Place(name=name, folder=session.folder, notebook=notebook or session.notebook, how="resumed")
+    return _new(base, notebook, name)
+
+
+def _new(base: Path, notebook: Path | None, name: str) -> Place:
+    return Place(name=name, folder=sessions_folder(base) / name, notebook=notebook, how="new")
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-").lower()[:40] or "notebook"
+
+
+def cell_ids(notebook: Path) -> frozenset[str]:
+    """Return the ids of the cells in the file; empty when it cannot be read."""
+    try:
+        raw = json.loads(notebook.read_text(encoding="utf-8"))
+        return frozenset(str(c["id"]) for c in raw.get("cells", ()) if isinstance(c, dict) and c.get("id"))
+    except (OSError, ValueError, AttributeError, TypeError):
+        return frozenset()
+
+
+def _copy(source: Path, target: Path) -> bool:
+    """Copy journal and artifacts of a session. Returns whether there was a journal."""
+    if not (source / "journal.jsonl").is_file() or target.exists():
+        return False
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.lock", "session.json", "partial.json"))
+    except OSError as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise JournalUnwritable(
+            f"the session {source.name!r} cannot be copied to {str(target)!r} ({error.strerror}); free space or check "
+            "the folder's permissions"
+        ) from error
+    return True
+
+
+def remember(place: Place, cells: Iterable[str]) -> None:
+    """Write `session.json`: whose session this is, and by which cells it is known again.
+
+    Raises:
+        JournalUnwritable: the folder cannot be written.
+    """
+    text = json.dumps(
+        {"name": place.name, "notebook": str(place.notebook) if place.notebook else None, "cells": sorted(cells)},
+        ensure_ascii=False, indent=1,
+    )  # fmt: skip
+    path = place.folder / "session.json"
+    try:
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            return
+        new = path.with_suffix(".json.new")
+        new.write_text(text, encoding="utf-8")
+        os.replace(new, path)
+    except OSError as error:
+        raise JournalUnwritable(
+            f"{str(path)!r} cannot be written ({error.strerror}); check the folder's permissions and the disk"
+        ) from error

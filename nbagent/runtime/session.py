@@ -1,0 +1,280 @@
+"""Session: one conversation tree of one notebook, and everything a person does with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbagent.core.entries import TurnStart
+from nbagent.core.errors import Diagnostic, UsageProblem
+from nbagent.core.messages import Request
+from nbagent.core.tree import SessionTree, TurnNode
+from nbagent.core.view import build_view
+from nbagent.models.anthropic import is_loopback
+from nbagent.models.cassette import Cassette
+from nbagent.models.catalog import lookup
+from nbagent.models.registry import NamedModel, check_known, open_model
+from nbagent.runtime.attach import attach
+from nbagent.runtime.clock import Clock, CountingClock, SystemClock
+from nbagent.runtime.gauge import Occupancy
+from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
+from nbagent.runtime.places import Place, find_place, remember
+from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
+from nbagent.runtime.preview import preview_request
+from nbagent.runtime.replay import replay_turn, reuse_turn
+from nbagent.runtime.turns import TurnRunner
+from nbagent.runtime.writer import NoLog, SessionWriter
+from nbagent.store.artifacts import Artifacts
+from nbagent.store.journal import Journal
+from nbagent.store.secrets import Scrubber, secret_values
+from nbagent.store.settings import Settings
+from nbagent.tools.registry import builtin_tools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """How a session was found when it was opened."""
+
+    how: str
+    origin: str
+    turns: int
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class Session:
+    """A conversation that can be sent to, gone back in, and looked at. Use one thread at a time for turns."""
+
+    def __init__(
+        self, *, place: Place, runner: TurnRunner, opened: Opened, environ: Mapping[str, str],
+        journal: Journal | None, cassette: Cassette | None = None, scratch: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.place = place
+        self.runner = runner
+        self.opened = opened
+        self.cassette = cassette
+        self._journal = journal
+        self._environ = environ
+        self._scratch = scratch
+        self._models: dict[str, NamedModel] = {}
+        self._earlier = frozenset(t.turn for t in self.tree.turns())
+        self._previous: TurnNode | None = None
+        self.model_name: str | None = None
+        self.busy = False
+
+    @classmethod
+    def open(
+        cls, *, folder: Path, notebook: Path | None, settings: Settings, home: Path, name: str | None = None,
+        environ: Mapping[str, str] = os.environ, clock: Clock | None = None,
+    ) -> Session:  # fmt: skip
+        """Open the session of `notebook` (or the one called `name`) in `folder`; nothing is written but the lock.
+
+        Raises:
+            JournalLocked, JournalUnwritable, JournalDamaged: as the journal says.
+        """
+        clock = clock or SystemClock()
+        place = find_place(folder, notebook, name or settings.session, clock.new_id())
+        journal = Journal.open(place.journal)
+        tree = SessionTree(journal.entries)
+        scrubber = Scrubber(secret_values(environ))
+        writer = SessionWriter(journal, tree, clock, scrubber.entry)
+        runner = _runner(writer, Artifacts(place.artifacts, folder), settings, folder, home)
+        writer.recover_partial()
+        opened = Opened(
+            how=place.how, origin=place.origin, turns=len(tree.turns_on_path()), diagnostics=tuple(journal.diagnostics)
+        )
+        remember(place, _cells(tree))
+        return cls(place=place, runner=runner, opened=opened, environ=environ, journal=journal)
+
+    @classmethod
+    def replay(
+        cls, cassette: Cassette, *, folder: Path, settings: Settings, home: Path,
+        environ: Mapping[str, str] = os.environ,
+    ) -> Session:  # fmt: skip
+        """Return a session that plays `cassette` and is never kept; clock and ids are the recording's."""
+        scratch = Path(tempfile.mkdtemp(prefix="nbagent-replay-"))
+        start = cassette.turns[0].at if cassette.turns else 0.0
+        writer = SessionWriter(NoLog(), SessionTree(), CountingClock(start))
+        runner = _runner(writer, Artifacts(scratch / "artifacts", folder), settings, folder, home)
+        place = Place(name="replay", folder=scratch, notebook=None, how="replay")
+        opened = Opened(how="replay", origin="", turns=0, diagnostics=())
+        return cls(
+            place=place, runner=runner, opened=opened, environ=environ, journal=None, cassette=cassette, scratch=scratch
+        )
+
+    # ------------------------------------------------------------ parts
+
+    @property
+    def tree(self) -> SessionTree:
+        """The conversation tree."""
+        return self.runner.writer.tree
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.runner.settings
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Use other settings from the next turn on."""
+        self.runner.settings = settings
+
+    def close(self) -> None:
+        """Let go of the journal, so that another kernel may open it; and remove what a replay left."""
+        if self._journal is not None:
+            self._journal.close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def model(self, name: str | None = None) -> NamedModel:
+        """Return the model `name`; without one that of the session, else of the last turn, else of the settings."""
+        chosen = name or self.model_name or self.settings.model
+        if chosen not in self._models:
+            base_url = self.settings.base_url
+            named = open_model(chosen, environ=self._environ, base_url=base_url, folder=self.runner.folder)
+            check_known(named, base_url=base_url or self._environ.get("ANTHROPIC_BASE_URL"))
+            self._models[chosen] = named
+        return self._models[chosen]
+
+    # ------------------------------------------------------------ turns
+
+    async def send(self, prompt: str, cell: CellKey, options: TurnOptions, ports: TurnPorts) -> FinishedTurn:
+        """Run a turn for `cell`: fork where it was run before on this path, else go on at the leaf.
+
+        Raises:
+            MissingKey, UsageProblem, CassetteMiss, PolicyError: before anything is written.
+        """
+        rerun = options.rerun or self.settings.rerun
+        earlier = self._earlier_turn(cell)
+        forks, parent = fork_parent(earlier) if rerun != "append" else (False, None)
+        target = None if options.new else (parent if forks else self.tree.leaf)
+        if self.cassette is not None:
+            done = await replay_turn(self.runner, self.cassette, prompt, cell, target, ports)
+            return self._after(done)
+        named = self.model(options.model)
+        if rerun == "reuse" and earlier is not None and forks:
+            reused = await reuse_turn(self.runner, named, prompt, cell, earlier, target, options, ports)
+            if reused is not None:
+                return self._after(reused)
+        named.model.check_ready()
+        runner = self.runner
+        path = self.tree.path(target) if target is not None else []
+        start = runner.start_of(runner.writer.clock.new_id()[:8], path, named, options, cell)
+        blocks = await attach(
+            prompt, kernel=ports.kernel, root=runner.folder, sees_images=named.facts.sees_images
+        )
+        runner.close_broken()
+        if options.new or forks:
+            runner.writer.move_leaf(target, "new" if options.new else "fork")
+        snapshot = await runner.snapshot(self.tree.path(), ports, start.masked_tools)
+        done = await runner.run(
+            named, ports, start=start, prompt=blocks, snapshot=snapshot, limits=runner.limits(options)
+        )
+        return self._after(done)
+
+    async def resume(self, options: TurnOptions, ports: TurnPorts) -> FinishedTurn:
+        """Go on with the last turn, which was stopped, cut off, failed, or lost with its kernel.
+
+        Raises:
+            UsageProblem: there is none, or it is complete.
+        """
+        nodes = self.tree.turns_on_path()
+        if not nodes:
+            raise UsageProblem("there is no turn to go on with; run a %%agent cell first")
+        last = nodes[-1]
+        if last.end is not None and last.end.outcome == "completed":
+            raise UsageProblem("the last turn is complete; there is nothing to go on with. Write a new %%agent cell")
+        named = self.model(options.model or last.body.model)
+        named.model.check_ready()
+        runner = self.runner
+        snapshot = await runner.snapshot(self.tree.path(), ports, last.body.masked_tools)
+        return await runner.run(named, ports, start=None, snapshot=snapshot, limits=runner.limits(options))
+
+    def _earlier_turn(self, cell: CellKey) -> TurnNode | None:
+        turns = self.tree.turns()
+        if cell.cell_id is None:
+            turns = tuple(t for t in turns if t.turn in self._earlier)
+        return earlier_turn(turns, cell, previous=self._previous)
+
+    def _after(self, done: FinishedTurn) -> FinishedTurn:
+        self._previous = next((t for t in self.tree.turns() if t.turn == done.output.turn), None)
+        if self._journal is not None:
+            remember(self.place, _cells(self.tree))
+        return done
+
+    def live_source(self) -> str:
+        """Return what a recording of this session is of: "live", or "fake" for a service on this machine."""
+        base_url = self.settings.base_url or self._environ.get("ANTHROPIC_BASE_URL")
+        return "fake" if base_url and is_loopback(base_url) else "live"
+
+    async def preview(self, prompt: str, cell: CellKey, options: TurnOptions, ports: TurnPorts) -> Request:
+        """Return what `send` would send first; nothing is sent or written."""
+        forks, parent = fork_parent(self._earlier_turn(cell))
+        leaf = None if options.new else (parent if forks else self.tree.leaf)
+        path = self.tree.path(leaf) if leaf is not None else []
+        named, runner = self.model(options.model), self.runner
+        start = runner.start_of("preview", path, named, options, cell)
+        images = named.facts.sees_images
+        blocks = await attach(prompt, kernel=ports.kernel, root=runner.folder, sees_images=images) if prompt else ()
+        snapshot = await runner.snapshot(path, ports, start.masked_tools)
+        return preview_request(runner, named, path, start=start, snapshot=snapshot, prompt=blocks)
+
+    # ------------------------------------------------------------ looking and moving
+
+    def turn(self, name: str) -> TurnNode:
+        """Return the turn called `name`: an id or its beginning, a number on the path, or a cell id.
+
+        Raises:
+            UsageProblem: there is none, or the name fits several.
+        """
+        found = self.tree.turn(name)
+        if found is None:
+            of_cell = [t for t in self.tree.turns() if t.body.cell_id == name]
+            found = of_cell[-1] if of_cell else None
+        if found is None:
+            raise UsageProblem(f"no turn is called {name!r}; `%agent tree` lists them, -1 is the last")
+        return found
+
+    def revert(self, name: str) -> TurnNode:
+        """Go back to the state right after the turn `name`; nothing is removed."""
+        node = self.turn(name)
+        self.runner.close_broken()
+        self.runner.writer.move_leaf(node.last, "revert")
+        return node
+
+    def fork(self, name: str) -> TurnNode:
+        """Go back to the state right before the turn `name`: the next turn is its alternative."""
+        node = self.turn(name)
+        self.runner.close_broken()
+        self.runner.writer.move_leaf(node.start.parent, "fork")
+        return node
+
+    def reset(self) -> None:
+        """Begin a new conversation; the old one stays in the tree."""
+        self.runner.close_broken()
+        self.runner.writer.move_leaf(None, "new")
+
+    def occupancy(self) -> Occupancy:
+        """Return what the next request would hold, before the next prompt."""
+        path = self.tree.path()
+        view = build_view(path)
+        start = view.turn
+        facts = lookup(start.model if start and not self.model_name else self.model_name or self.settings.model)
+        runner = self.runner
+        prefix = runner.prefix_of(start.prefix) if start else runner.new_prefix()
+        return runner.gauge.occupancy(view, prefix, facts, runner.budget(facts), path)
+
+
+def _cells(tree: SessionTree) -> set[str]:
+    return {e.body.cell_id for e in tree if isinstance(e.body, TurnStart) and e.body.cell_id}
+
+
+def _runner(
+    writer: SessionWriter, artifacts: Artifacts, settings: Settings, folder: Path, home: Path
+) -> TurnRunner:
+    tools = {t.spec.name: t for t in builtin_tools()}
+    return TurnRunner(
+        writer=writer, artifacts=artifacts, settings=settings, folder=folder, home=home, tools=tools
+    )
