@@ -308,9 +308,12 @@ def kinds(folders: list[Path], transcripts: Path, notebooks: Path) -> dict[str, 
         ],
         "japanese": [*translations(folders, "ja"), *lorem("ja_JP")],
         "korean": [*translations(folders, "ko"), *lorem("ko_KR")],
-        "cyrillic": [*translations(folders, "ru", "uk"), *lorem("ru_RU")],
+        "cyrillic": [*translations(folders, "ru"), *lorem("ru_RU")],
+        "ukrainian": [*translations(folders, "uk"), *lorem("uk_UA")],
         "arabic": [*translations(folders, "ar"), *lorem("ar_AA")],
-        "european": translations(folders, "de", "fr", "es", "pl", "tr", "it", "pt", "cs"),
+        "german": [*translations(folders, "de", "nl"), *lorem("de_DE")],
+        "romance": [*translations(folders, "fr", "es", "it", "pt"), *lorem("fr_FR"), *lorem("es_ES"), *lorem("it_IT")],
+        "european": [*translations(folders, "pl", "tr", "cs", "sv", "hu"), *lorem("pl_PL"), *lorem("cs_CZ")],
         "greek, hebrew": translations(folders, "el", "he"),
         "hindi, thai": translations(folders, "hi", "th"),
         "build log": build_logs(2),
@@ -376,7 +379,7 @@ def counters() -> dict[str, Callable[[str], int]]:
 
 
 # Least and greatest weights where the fit alone would charge the rare characters for the common ones.
-_CLAUDE = {"han": (0.95, 1.1), "cjk punctuation": (0.9, 1.1), "hangul": (0.7, 1.1)}
+_CLAUDE = {"han": (0.95, 1.1), "cjk punctuation": (0.9, 1.1), "hangul": (0.7, 1.1), "cyrillic words": (0.6, 2)}
 BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
     "claude-3": _CLAUDE,
     "claude-4.7": _CLAUDE,
@@ -386,7 +389,8 @@ BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
         "hangul": (0.4, 1),
         "rare hangul": (0, 1),
         "arabic": (0.2, 1),
-        "cyrillic": (0.15, 1),
+        "cyrillic": (0.1, 1),
+        "cyrillic words": (0.6, 2),
     },
     "cl100k": {
         "han": (0.85, 1.3),
@@ -394,6 +398,7 @@ BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
         "hangul": (0.8, 1.3),
         "rare hangul": (0, 1),
         "cyrillic": (0.3, 1),
+        "cyrillic words": (0.6, 2),
     },
 }
 

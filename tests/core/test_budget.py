@@ -22,7 +22,9 @@ from nbagent.core.budget import (
 )
 
 counts = st.integers(0, 10**7)
-usages = st.builds(Usage, input_tokens=counts, cache_creation_tokens=counts, cache_read_tokens=counts, output_tokens=counts)
+usages = st.builds(
+    Usage, input_tokens=counts, cache_creation_tokens=counts, cache_read_tokens=counts, output_tokens=counts
+)
 ledgers = st.builds(Ledger, **{name.replace(" ", "_"): st.integers(0, 10**6) for name in CATEGORIES})
 
 
@@ -85,7 +87,15 @@ def test_what_is_no_count_is_zero(wire) -> None:
     assert Usage.from_wire(wire) == Usage()
 
 
-@given(st.dictionaries(st.sampled_from(["input_tokens", "iterations", "cache_creation", "output_tokens"]), st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))))
+@given(
+    st.dictionaries(
+        st.sampled_from(["input_tokens", "iterations", "cache_creation", "output_tokens"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        ),
+    )
+)
 def test_any_usage_can_be_read(wire) -> None:
     usage = Usage.from_wire(wire)
     assert usage.context_tokens >= 0
