@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbagent.context.tail import CellRun
-from nbagent.core.effects import Notice
+from nbagent.core.effects import Notice, TextDelta, ThinkingDelta, TurnBegan, TurnEvent
 from nbagent.core.errors import Diagnostic, TurnFailed, UsageProblem
-from nbagent.notebook.cells import CellSite, CellTracker, raw_source, source_hash
-from nbagent.notebook.host import CellEnded, Engine, Jobs, TurnStopped, host_async, host_sync
+from nbagent.notebook.cells import CellSite, CellTracker, is_interactive, raw_source, source_hash
+from nbagent.notebook.host import Engine, Jobs, TurnStopped, host_async, host_sync
 from nbagent.notebook.live import LiveDisplay, notebook_callables, terminal_publish
 from nbagent.notebook.open_notebook import ShellNotebook
 from nbagent.notebook.shell import ShellKernel
+from nbagent.runtime.doors import CellRun, Settings, load_settings, model_is_ready
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
 from nbagent.runtime.recording import Recorder
 from nbagent.runtime.session import Session
-from nbagent.store.settings import Settings, load_settings
 from nbagent.tools.tool import SeenCell
 
 if TYPE_CHECKING:
     from nbagent.core.messages import Request
 
 CONSENT = "This recording runs code in your kernel (it is shown above). Run it? [y]es, [n]o: "
+KEPT_TURNS = 20
 PENDING = "Stop: waiting for native code to end …"
 
 
@@ -60,6 +59,8 @@ class NotebookAgent:
         self.problems: list[Diagnostic] = []
         self.kernel_id = os.urandom(4).hex()
         self.consented = False
+        self.chosen: dict[str, Any] = {}
+        self._events: dict[str, list[TurnEvent]] = {}
         self._configured = configured
         self._session: Session | None = None
         self._seen: list[SeenCell] = []
@@ -80,7 +81,8 @@ class NotebookAgent:
 
     def settings(self) -> Settings:
         """Return the effective settings now; reads files."""
-        return load_settings(self.folder(), os.environ, options={"%config AgentMagics": self._configured()})
+        options = {"%config AgentMagics": self._configured(), "chosen in this notebook": self.chosen}
+        return load_settings(self.folder(), os.environ, options=options)
 
     @property
     def opened(self) -> Session | None:
@@ -98,6 +100,23 @@ class NotebookAgent:
         else:
             self._session.reconfigure(settings)
         return self._session
+
+    def asks_people(self) -> bool:
+        """Tell whether somebody can answer in this front end."""
+        return is_interactive(self.shell)
+
+    def has_key(self, settings: Settings) -> bool:
+        """Tell whether the model of the settings could be called."""
+        return model_is_ready(settings, os.environ)
+
+    def shown(self, path: Path) -> str:
+        """Return `path` as people are told it: relative to the notebook where it is below it."""
+        folder = self.folder()
+        return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+
+    def events_of(self, turn: str) -> Sequence[TurnEvent]:
+        """Return the events of a turn that ran in this kernel; not for ever, only of the last ones."""
+        return self._events.get(turn, ())
 
     def switch(self, session: Session | None) -> None:
         """Go on with another session; None opens the notebook's own at the next use."""
@@ -157,7 +176,7 @@ class NotebookAgent:
             if not self._running.acquire(blocking=False):
                 raise UsageProblem("a turn is running already in this kernel; wait for it or stop it")
             try:
-                ports = self._ports(session, jobs, live if ask.shown else _silent, site, cells)
+                ports = self._ports(session, jobs, self._sink(live if ask.shown else _silent), site, cells)
                 thread.jobs = jobs
                 done = await self._send(session, ask, cell, ports)
             finally:
@@ -170,6 +189,21 @@ class NotebookAgent:
         if ask.resume:
             return await session.resume(ask.options, ports)
         return await session.send(ask.prompt, cell, ask.options, ports)
+
+    def _sink(self, shown: Callable[[TurnEvent], None]) -> Callable[[TurnEvent], None]:
+        """Return a sink that keeps what happens and shows it."""
+        kept: list[TurnEvent] = []
+
+        def sink(event: TurnEvent) -> None:
+            if isinstance(event, TurnBegan):
+                self._events[event.turn] = kept
+                while len(self._events) > KEPT_TURNS:
+                    self._events.pop(next(iter(self._events)))
+            if not isinstance(event, TextDelta | ThinkingDelta):
+                kept.append(event)
+            shown(event)
+
+        return sink
 
     def _finished(self, done: FinishedTurn, session: Session) -> FinishedTurn:
         self.last = done
@@ -241,7 +275,8 @@ class NotebookAgent:
         site = self.tracker.claim()
         session = self.session()
         cell = self._cell_key(ask, site)
-        cells = tuple(CellRun(label="cell", source=c.source, ok=c.succeeded) for c in self.tracker.peek())
+        ran = [c for c in self.tracker.peek() if not _is_ours(c.source)]
+        cells = tuple(CellRun(label="cell", source=c.source, ok=c.succeeded) for c in ran)
 
         async def body(jobs: Jobs) -> Request:
             ports = self._ports(session, jobs, _silent, site, cells)
@@ -257,7 +292,7 @@ def _silent(event: Any) -> None:
 
 def _is_ours(source: str) -> bool:
     """Tell whether a cell only drives nbagent, so that the model need not hear of it."""
-    ours = ("%agent", "%context", "%skills", "%memory", "%load_ext nbagent", "%reload_ext nbagent")
+    ours = ("%agent", "%%agent", "%context", "%skills", "%memory", "%load_ext nbagent", "%reload_ext nbagent")
     lines = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("#")]
     return bool(lines) and all(line.startswith(ours) for line in lines)
 
@@ -267,23 +302,29 @@ class _CellThread:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._tasks: set[asyncio.Task[None]] = set()
         self.jobs: Jobs | None = None
 
     def post(self, draw: Callable[[], None]) -> None:
-        """Draw soon; what cannot be drawn any more is drawn when the display is closed."""
-        self._engine.call_soon(lambda: self._begin(draw))
+        """Draw soon; what cannot be drawn any more is drawn when the display is closed.
+
+        On the engine's thread the place in the queue is taken at once, so that text stands before what
+        the code that follows it prints.
+        """
+        if self._on_engine():
+            self._draw(draw)
+        else:
+            self._engine.call_soon(lambda: self._draw(draw))
 
     def later(self, seconds: float, fn: Callable[[], None]) -> None:
         """Call `fn` after so many seconds, on the engine's thread."""
         self._engine.call_soon(lambda: self._engine.loop.call_later(seconds, fn))
 
-    def _begin(self, draw: Callable[[], None]) -> None:
-        task = self._engine.loop.create_task(self._draw(draw))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _on_engine(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._engine.loop
+        except RuntimeError:
+            return False
 
-    async def _draw(self, draw: Callable[[], None]) -> None:
+    def _draw(self, draw: Callable[[], None]) -> None:
         if self.jobs is not None:
-            with contextlib.suppress(CellEnded):
-                await self.jobs.on_main(draw)
+            self.jobs.post(draw)

@@ -143,6 +143,13 @@ class Jobs:
                 await _settled(done)
             raise
 
+    def post(self, fn: Callable[[], Any]) -> None:
+        """Queue `fn` for the cell's thread behind what is queued already, and do not wait; engine's thread only.
+
+        After the cell's end nothing happens; an exception of `fn` is dropped.
+        """
+        self._turn.put(Job(fn, ()))
+
     def interruptible(self, *, awaits: bool = False) -> contextlib.AbstractContextManager[None]:
         """Let Stop raise inside this block of the running job; outside of such blocks Stop never cuts a job.
 

@@ -11,13 +11,14 @@ import functools
 import html
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from markdown_it import MarkdownIt
-from markdown_it.renderer import RendererHTML
-from markdown_it.rules_block import StateBlock
-from markdown_it.rules_inline import StateInline
-from markdown_it.token import Token
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.renderer import RendererHTML
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
 
 References: TypeAlias = dict[str, Any]
 """Link reference definitions by label, as markdown-it keeps them."""
@@ -184,6 +185,8 @@ def _line_offset(text: str, line: int) -> int:
 
 @functools.cache
 def _parser(highlight: bool) -> MarkdownIt:
+    from markdown_it import MarkdownIt  # 65 ms, so not before something is drawn
+
     options: dict[str, Any] = {"html": False, "linkify": False, "typographer": False}
     if highlight:
         options["highlight"] = highlighted

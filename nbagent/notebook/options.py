@@ -11,6 +11,7 @@ from nbagent.core.errors import UsageProblem
 from nbagent.runtime.ports import TurnOptions
 
 MODES, RERUNS = ("ask", "auto", "plan"), ("fork", "reuse", "append")
+OBSERVED = ("off", "outline", "full")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -76,7 +77,7 @@ def _stray(word: str, parser: argparse.ArgumentParser) -> str:
         import difflib
 
         options = [o for a in parser._actions for o in a.option_strings]
-        near = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]}?" if near else "`%%agent?` shows them"
         return f"%%agent has no option {word!r}; {hint}"
     return f"%%agent takes options only on its first line, not {word!r}; write the request below it"

@@ -69,7 +69,7 @@ class TurnRunner:
     def new_prefix(self) -> Prefix:
         """Return the prefix that a new conversation gets now."""
         files, _ = startup_files(self.folder, self.home)
-        return make_prefix(self.specs(), files, extra={"notebook": f"The workspace folder is {self.folder}."})
+        return make_prefix(self.specs(), files, extra={"system": f"The workspace folder is {self.folder}."})
 
     def store_prefix(self, prefix: Prefix) -> str:
         """Keep `prefix` as an artifact and return its digest."""

@@ -1,0 +1,313 @@
+"""The sub-commands of `%agent`: each takes the agent and its words, and returns a value that shows itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nbagent.core.entries import Entry
+from nbagent.core.errors import UsageProblem, one_line
+from nbagent.notebook.app import Ask, NotebookAgent
+from nbagent.notebook.options import MODES, OBSERVED, split_line
+from nbagent.notebook.session_reports import (
+    SessionReport,
+    SessionRow,
+    SessionsReport,
+    ToolRow,
+    ToolsReport,
+    TurnLogReport,
+    TurnNode,
+    TurnTreeReport,
+)
+from nbagent.runtime.doors import kept_sessions, load_cassette
+from nbagent.runtime.places import find_place
+from nbagent.runtime.recording import Recorder
+from nbagent.runtime.session import Session
+from nbagent.runtime.turn_facts import TurnFacts, calls_of, code_run, turn_facts
+
+
+class Said:
+    """A line or a text that shows itself without quotes."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Words = Sequence[str]
+Command = Callable[[NotebookAgent, Words], Any]
+
+
+def welcome(agent: NotebookAgent) -> str:
+    """Return the line of `%load_ext`; the same for the same settings and session, whatever the time or machine."""
+    from nbagent import __version__
+
+    settings = agent.settings()
+    place = find_place(agent.folder(), agent.notebook_path(), settings.session, "new")
+    if place.how == "new":
+        name, turns = (place.name if settings.session or place.notebook else "new"), 0
+        name = "new" if name.endswith("-new") else name
+    else:
+        session = agent.session()
+        name, turns = session.place.name, session.opened.turns
+    parts = [
+        f"nbagent {__version__}: {settings.model}", f"policy {settings.policy}",
+        f"window {settings.window_tokens:,} tokens", f"session {name}", f"{turns} turns", "0 skills",
+    ]  # fmt: skip
+    line = " · ".join(parts)
+    if place.how in ("renamed", "copied"):
+        line += f" ({place.how} from {place.origin})"
+    if agent.asks_people() and not agent.has_key(settings):
+        line += (
+            "\nNo key is set (ANTHROPIC_API_KEY): recordings play without one (`%agent replay FILE`), and %agent, "
+            "%context and `%%agent --dry-run` work."
+        )
+    return line
+
+
+# ---------------------------------------------------------------- %agent
+
+
+def agent_command(agent: NotebookAgent, line: str) -> Any:
+    """Run `%agent LINE`.
+
+    Raises:
+        UsageProblem: no such sub-command; the line teaches `%%agent`.
+    """
+    words = split_line(line)
+    if not words:
+        return session_report(agent)
+    command = AGENT_COMMANDS.get(words[0])
+    if command is None:
+        raise UsageProblem(
+            f"%agent has no sub-command {words[0]!r}. To send a request, write it as a cell of its own: `%%agent` on "
+            "the first line, the request below. `%agent help` lists the sub-commands"
+        )
+    return command(agent, words[1:])
+
+
+def session_report(agent: NotebookAgent) -> SessionReport:
+    """Return the session as it stands."""
+    session = agent.session()
+    settings = session.settings
+    facts = turn_facts(session.tree)
+    return SessionReport(
+        name=session.place.name, model=session.model_name or settings.model, policy=settings.policy,
+        mode=settings.mode, turns=sum(f.current for f in facts), stale=sum(f.stale for f in facts),
+        cost_usd=sum(f.cost_usd for f in facts), journal_path=agent.shown(session.place.journal),
+        diagnostics=(*agent.problems, *settings.diagnostics),
+    )  # fmt: skip
+
+
+def _help(agent: NotebookAgent, words: Words) -> Said:
+    """This list."""
+    return Said("\n".join(f"%agent {name:<10} {_first_line(fn)}" for name, fn in AGENT_COMMANDS.items()))
+
+
+def _first_line(fn: Any) -> str:
+    return (fn.__doc__ or "").strip().split("\n")[0]
+
+
+def _tree(agent: NotebookAgent, words: Words) -> TurnTreeReport:
+    """All turns as a tree: current, stale, forked."""
+    return TurnTreeReport(turns=tuple(_node(f) for f in turn_facts(agent.session().tree)))
+
+
+def _log(agent: NotebookAgent, words: Words) -> TurnLogReport:
+    """The turns of the current path with outcome, calls and cost."""
+    return TurnLogReport(turns=tuple(_node(f) for f in turn_facts(agent.session().tree) if f.current))
+
+
+def _node(facts: TurnFacts) -> TurnNode:
+    return TurnNode(
+        number=facts.number, turn_id=facts.turn, parent=facts.parent, cell=facts.cell, prompt=facts.prompt,
+        outcome=facts.outcome, model=facts.model, steps=facts.steps, tool_calls=len(facts.calls), tokens=facts.tokens,
+        cost_usd=facts.cost_usd, current=facts.current, leaf=facts.leaf, stale=facts.stale,
+    )  # fmt: skip
+
+
+def only_word(words: Words, what: str, default: str | None = None) -> str:
+    """Return the one word of a sub-command, or `default` when there is none."""
+    if len(words) == 1:
+        return words[0]
+    if not words and default is not None:
+        return default
+    raise UsageProblem(f"{what}: give exactly one, not {len(words)}")
+
+
+def _resume(agent: NotebookAgent, words: Words) -> None:
+    """Go on with the last turn after a stop, a limit, a cut reply or a crash."""
+    if words:
+        raise UsageProblem("%agent resume takes no words; it goes on with the last turn")
+    agent.run(Ask(prompt="", resume=True), awaitable=False)
+
+
+def _fork(agent: NotebookAgent, words: Words) -> Said:
+    """Go back to before TURN: the next turn is its alternative."""
+    node = agent.session().fork(only_word(words, "%agent fork TURN"))
+    return Said(f"The next turn goes on from before turn {node.turn}; `%agent revert {node.turn}` brings it back.")
+
+
+def _revert(agent: NotebookAgent, words: Words) -> Said:
+    """Go back to right after TURN; later turns stay in the tree."""
+    node = agent.session().revert(only_word(words, "%agent revert TURN"))
+    return Said(f"The conversation is at the end of turn {node.turn} again; nothing was removed.")
+
+
+def _reset(agent: NotebookAgent, words: Words) -> Said:
+    """Begin a new conversation; the old one stays in the tree."""
+    agent.session().reset()
+    return Said("The next turn begins a new conversation; the old one stays, see `%agent tree`.")
+
+
+def _model(agent: NotebookAgent, words: Words) -> Said:
+    """Show or choose the model of the turns to come."""
+    session = agent.session()
+    if words:
+        named = session.model(only_word(words, "%agent model NAME"))
+        session.model_name = named.name
+    named = session.model()
+    facts, prices = named.facts, named.facts.prices
+    cost = f", ${prices.input_usd:g} in and ${prices.output_usd:g} out per million tokens" if prices else ""
+    return Said(f"{named.name}: window {facts.window_tokens:,} tokens{cost}")
+
+
+def _mode(agent: NotebookAgent, words: Words) -> Said:
+    """Show or choose the permissions: ask, auto, plan."""
+    if words:
+        mode = only_word(words, "%agent mode NAME")
+        if mode not in MODES:
+            raise UsageProblem(f"unknown mode {mode!r}; the modes are: {', '.join(MODES)}")
+        agent.chosen["mode"] = mode
+    return Said(f"mode {agent.session().settings.mode}")
+
+
+def _observe(agent: NotebookAgent, words: Words) -> Said:
+    """What the model hears of your cells and variables: off, outline, full."""
+    if words:
+        level = only_word(words, "%agent observe LEVEL")
+        if level not in OBSERVED:
+            raise UsageProblem(f"unknown level {level!r}; the levels are: {', '.join(OBSERVED)}")
+        agent.chosen["observe"] = level
+    return Said(f"observe {agent.session().settings.observe}")
+
+
+def _tools(agent: NotebookAgent, words: Words) -> ToolsReport:
+    """The tools, and what happens when the agent calls one."""
+    session = agent.session()
+    runner = session.runner
+    meter = runner.gauge.meter(session.model().facts.family)
+    used = calls_of(session.tree.path())
+    rules, mode = runner.rules(), session.settings.mode
+    rows = []
+    for spec in runner.specs():
+        verdict = rules.verdict(spec.name, ()) or _by_mode(spec.access, mode)
+        calls = sum(c.name == spec.name for c in used)
+        tokens = meter.tool(spec.to_wire())
+        text = one_line(spec.description)
+        rows.append(ToolRow(name=spec.name, description=text, verdict=verdict, tokens=tokens, calls=calls))
+    return ToolsReport(mode=mode, tools=tuple(rows))
+
+
+def _by_mode(access: str, mode: str) -> str:
+    if access == "read":
+        return "allow"
+    return {"plan": "deny", "auto": "allow"}.get(mode, "ask")
+
+
+def _code(agent: NotebookAgent, words: Words) -> Said:
+    """What the agent ran (in TURN, or on the path), as a cell to keep; it rebuilds the variables."""
+    session = agent.session()
+    entries: Sequence[Entry] = session.tree.path()
+    if words:
+        node = session.turn(only_word(words, "%agent code TURN"))
+        path = session.tree.path(node.last)
+        entries = path[path.index(node.start) :]
+    pieces = code_run(entries)
+    if not pieces:
+        return Said("The agent ran no code here.")
+    source = "\n\n".join(piece.strip() for piece in pieces)
+    agent.shell.set_next_input(source, replace=False)
+    return Said(source)
+
+
+def _export(agent: NotebookAgent, words: Words) -> Said:
+    """Write the conversation to FILE: .md, .html or .json."""
+    target = agent.folder() / only_word(words, "%agent export FILE")
+    session = agent.session()
+    from nbagent.runtime.export import export
+
+    export(session.tree.path(), target, title=session.place.name)
+    return Said(f"Written: {agent.shown(target)}")
+
+
+def _record(agent: NotebookAgent, words: Words) -> Said:
+    """Write this conversation to FILE from now on (cassettes/NAME.json); `stop` ends it."""
+    if list(words) == ["stop"]:
+        agent.recorder = None
+        return Said("Recording ended.")
+    notebook = agent.notebook_path()
+    default = f"cassettes/{notebook.stem if notebook else 'session'}.json"
+    path = agent.folder() / only_word(words, "%agent record FILE", default)
+    agent.recorder = Recorder(path=path)
+    turns = agent.recorder.save(agent.session())
+    return Said(f"Recording to {agent.shown(path)} ({turns} turns so far); `%agent record stop` ends it.")
+
+
+def _replay(agent: NotebookAgent, words: Words) -> Said:
+    """Play the recording FILE instead of calling a model; --live-with-key does so only without a key."""
+    live = "--live-with-key" in words
+    name = only_word([w for w in words if w != "--live-with-key"], "%agent replay FILE")
+    if live and agent.asks_people() and agent.has_key(agent.settings()):
+        return Said("A key is set, so this notebook runs live; without one it plays the recording.")
+    path = agent.folder() / name
+    cassette = load_cassette(path)
+    settings = agent.settings()
+    agent.switch(Session.replay(cassette, folder=agent.folder(), settings=settings, home=Path(settings.home)))
+    agent.consented = settings.trusted
+    made = "a scripted model" if cassette.source == "scripted" else f"a {cassette.source} session"
+    turns = len(cassette.turns)
+    return Said(f"Playing {Path(name).as_posix()}: {turns} turns, recorded from {made}. No key is needed.")
+
+
+def _sessions(agent: NotebookAgent, words: Words) -> SessionsReport:
+    """The sessions kept beside this notebook."""
+    here = agent.opened.place.name if agent.opened else ""
+    rows = tuple(
+        SessionRow(
+            name=kept.name, turns=kept.turns, model=kept.model, cost_usd=kept.cost_usd, notebook=kept.notebook,
+            current=kept.name == here,
+        )
+        for kept in kept_sessions(agent.folder())
+    )  # fmt: skip
+    return SessionsReport(sessions=rows)
+
+
+def _open(agent: NotebookAgent, words: Words) -> SessionReport:
+    """Go on with the session NAME in this notebook."""
+    name = only_word(words, "%agent open NAME")
+    names = [s.name for s in kept_sessions(agent.folder())]
+    if name not in names:
+        raise UsageProblem(f"no session is called {name!r}; here are: {', '.join(names) or 'none'}")
+    settings = agent.settings()
+    if agent.opened is None or agent.opened.place.name != name:
+        agent.switch(None)
+        agent.switch(
+            Session.open(
+                folder=agent.folder(), notebook=None, settings=settings, home=Path(settings.home), name=name
+            )
+        )
+    return session_report(agent)
+
+
+AGENT_COMMANDS: Mapping[str, Command] = {
+    "help": _help, "resume": _resume, "tree": _tree, "log": _log, "fork": _fork, "revert": _revert, "reset": _reset,
+    "model": _model, "mode": _mode, "observe": _observe, "tools": _tools, "code": _code, "export": _export,
+    "record": _record, "replay": _replay, "sessions": _sessions, "open": _open,
+}  # fmt: skip

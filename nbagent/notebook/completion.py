@@ -1,0 +1,52 @@
+"""Completion on magic lines: options after `%%agent -`, sub-commands after `%agent ` and `%context `."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nbagent.notebook.commands import AGENT_COMMANDS
+from nbagent.notebook.context_commands import CONTEXT_COMMANDS
+from nbagent.notebook.options import MODES, RERUNS, cell_parser, option_words
+
+_VALUES = {"--mode": MODES, "--rerun": RERUNS}
+
+
+def words_for(line: str) -> Sequence[str] | None:
+    """Return what may stand at the end of `line`; None when the line is none of ours.
+
+    >>> words_for("%%agent --mo")
+    ['--mode', '--model']
+    """
+    words = line.split(" ")
+    if words[0] == "%%agent" and len(words) > 1:
+        last, before = words[-1], words[-2]
+        if before in _VALUES:
+            return [v for v in _VALUES[before] if v.startswith(last)]
+        return sorted(o for o, _ in option_words(cell_parser()) if o.startswith(last) and last)
+    for magic, commands in (("%agent", AGENT_COMMANDS), ("%context", CONTEXT_COMMANDS)):
+        if words[0] == magic and len(words) == 2:
+            return sorted(c for c in commands if c.startswith(words[1]))
+    return None
+
+
+class AgentMatcher:
+    """A matcher of IPython's completer (API version 2)."""
+
+    matcher_api_version = 2
+    matcher_identifier = "nbagent"
+    __qualname__ = "AgentMatcher"
+
+    def __call__(self, context: Any) -> dict[str, Any]:
+        """Return completions for the line under the cursor; ours suppress others on our lines."""
+        from IPython.core.completer import SimpleCompletion
+
+        line = context.line_with_cursor[: context.cursor_position]
+        words = words_for(line)
+        if not words:
+            return {"completions": [], "suppress": False}
+        # The completer replaces the token, which leaves out dashes that we matched on.
+        typed, token = line.split(" ")[-1], context.token
+        skip = len(typed) - len(token) if typed.endswith(token) else 0
+        found = [SimpleCompletion(text=w[skip:], type="option") for w in words]
+        return {"completions": found, "suppress": True}
