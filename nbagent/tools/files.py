@@ -194,9 +194,6 @@ def _page(asked: _Asked, context: ToolContext, *, source: BinaryIO, encoding: En
     why, cut, ended = "", False, False
     source_lines: Iterator[Line] = textfile.iter_lines(source, asked.offset, keep_bytes=keep_bytes)
     for line in source_lines:
-        if len(lines) == wanted:
-            why = f"{MAX_LINES:,} lines are the most in one result" if wanted < (asked.limit or wanted + 1) else ""
-            break
         text, was_cut = _render(line, encoding, line_chars=line_chars, column=asked.column)
         used_bytes += len(text.encode()) + 1
         used_chars += len(text) + 1
@@ -206,6 +203,10 @@ def _page(asked: _Asked, context: ToolContext, *, source: BinaryIO, encoding: En
         lines.append(text)
         raws.append(line.raw)
         cut = cut or was_cut
+        if len(lines) == wanted:  # the next line is not fetched: it may be the rest of a huge file
+            ended = not source.read(1)
+            why = "2,000 lines a result" if asked.limit and wanted < asked.limit and not ended else ""
+            break
     else:
         ended = True
     fitting = _fitting_lines(lines, context)

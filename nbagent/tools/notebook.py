@@ -115,10 +115,11 @@ def _known_cells(path: Path | None, ran: Sequence[SeenCell]) -> tuple[list[_Know
         notes = [f"{error}; only cells that ran in this kernel are listed"]
     by_id = {run.cell_id: run for run in ran if run.cell_id}
     by_source = {run.source.strip(): run for run in ran}
+    ids = [cell.id for cell in cells]
     known: list[_Known] = []
     used: set[int] = set()
     for cell in cells:
-        run = by_id.get(cell.id) if cell.id else None
+        run = by_id.get(cell.id) if cell.id and ids.count(cell.id) == 1 else None
         run = run or (by_source.get(cell.source.strip()) if cell.kind == "code" and cell.source.strip() else None)
         if run is not None:
             used.update(r.order for r in ran if r is run or (r.cell_id and r.cell_id == run.cell_id))

@@ -264,7 +264,7 @@ def _is_boundary(text: str, at: int) -> bool:
         return False
     if _is_flag_half(before) and _is_flag_half(after):
         start = at
-        while start > 0 and at - start < _SEARCH_CHARS and _is_flag_half(text[start - 1]):
+        while start > 0 and _is_flag_half(text[start - 1]):
             start -= 1
         return (at - start) % 2 == 0
     return True
