@@ -31,8 +31,8 @@ $(STAMP): $(LOCK) pyproject.toml
 	@$(FIND_PYTHON); $(RUN) $(PIP) --version >/dev/null 2>&1 || $$p -m venv --clear $(VENV) || { \
 	  echo "the virtual environment could not be made; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Installing into $(VENV); this takes a few minutes the first time ..."
-	@$(RUN) $(PIP) install -q -c $(LOCK) hatchling editables
-	@$(RUN) $(PIP) install -q -c $(LOCK) --no-build-isolation -e ".[lab,test]"
+	@$(RUN) $(PIP) install -qq -c $(LOCK) hatchling editables
+	@$(RUN) $(PIP) install -qq -c $(LOCK) --no-build-isolation -e ".[lab,test]"
 	@touch $(STAMP)
 
 demo: $(STAMP)
@@ -61,7 +61,7 @@ test-matrix: $(STAMP)
 	$(RUN) tests/matrix.py $(VERSIONS)
 
 lock:
-	@$(FIND_PYTHON); v=build/lock-venv; $$p -m venv --clear $$v && $$v/bin/python $(PIP) install -q ".[lab,test]" && \
+	@$(FIND_PYTHON); v=build/lock-venv; $$p -m venv --clear $$v && $$v/bin/python $(PIP) install -qq ".[lab,test]" && \
 	$$v/bin/python $(PIP) freeze --exclude jupyter-nbagent | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' | sort -f > build/lock.txt && \
 	mv build/lock.txt $(LOCK) && rm -rf $$v && echo "$(LOCK): $$(wc -l < $(LOCK)) packages"
 

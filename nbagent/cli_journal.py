@@ -1,0 +1,113 @@
+"""The commands about what is kept: verify, redact, export, trust, sessions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from nbagent.core.errors import UsageProblem
+from nbagent.core.tree import SessionTree
+from nbagent.runtime.doors import kept_sessions
+from nbagent.runtime.export import export
+from nbagent.runtime.places import known_sessions
+from nbagent.store.journal_reading import JournalReading, read_journal
+from nbagent.store.redact import redact
+from nbagent.store.settings import load_settings
+from nbagent.store.trust import trust, untrust
+from nbagent.store.verify import verify
+
+
+def find_journal(path: Path) -> Path:
+    """Return the journal at `path`: the file itself, or the one in the folder of a session.
+
+    Raises:
+        UsageProblem: there is none; the message names the sessions that are there.
+    """
+    if not path.exists():
+        raise UsageProblem(f"{str(path)!r} does not exist; 'nbagent sessions DIR' lists the sessions kept in a folder")
+    if not path.is_dir():
+        return path
+    inside = path / "journal.jsonl"
+    if inside.is_file():
+        return inside
+    names = [str(s.folder) for s in known_sessions(path) if (s.folder / "journal.jsonl").is_file()]
+    if names:
+        raise UsageProblem(f"{str(path)!r} is not a session but holds some; name one: {', '.join(names)}")
+    raise UsageProblem(f"there is no journal in the folder {str(path)!r}; name a journal.jsonl or a session's folder")
+
+
+def read(path: Path) -> tuple[Path, JournalReading]:
+    """Return the journal at `path` and what it holds.
+
+    Raises:
+        UsageProblem: the file is something else.
+        JournalDamaged: it cannot be read.
+    """
+    where = find_journal(path)
+    reading = read_journal(where)
+    if not reading.entries and any(line.strip("\0 \t") for line in reading.raw_lines):
+        raise UsageProblem(f"{str(where)!r} is not a journal: none of its {len(reading.raw_lines)} lines is an entry")
+    return where, reading
+
+
+def verify_journal(path: Path) -> int:
+    """Print every fault of a journal; 1 when there is one."""
+    where, reading = read(path)
+    faults = verify(where)
+    for fault in faults:
+        print(fault)
+    print(f"{where}: {len(reading.entries)} entries, {len(faults) or 'no'} {'fault' if len(faults) == 1 else 'faults'}")
+    return int(bool(faults))
+
+
+def redact_journal(path: Path, text: str) -> int:
+    """Replace `text` in a journal, and say how often and what was not looked at."""
+    where, _ = read(path)
+    done = redact(where, text)
+    print(f"{where}: redacted in {done.entries} entries, {done.artifacts} artifacts, {done.other_files} other files")
+    print("Not looked at: the notebook with its outputs, and recordings in cassettes/.")
+    return 0
+
+
+def export_journal(path: Path, file: Path) -> int:
+    """Write the current conversation of a journal to `file`; faults of the journal go to stderr."""
+    where, reading = read(path)
+    tree = SessionTree(reading.entries)
+    export(tree.path(), file, title=where.parent.name or where.stem)
+    for fault in reading.diagnostics:
+        print(f"nbagent: {fault}", file=sys.stderr)
+    print(f"Written: {file} ({len(tree.turns_on_path())} turns)")
+    return 0
+
+
+def set_trust(folder: Path, environ: Mapping[str, str], *, wanted: bool) -> int:
+    """Trust the project of `folder`, or no longer, and say what that lets take effect."""
+    if not folder.is_dir():
+        raise UsageProblem(f"{str(folder)!r} is not a folder; name the folder of a project")
+    settings = load_settings(folder, environ)
+    if not wanted:
+        untrust(settings.project, settings.home)
+        print(f"Not trusted: {settings.project}")
+        return 0
+    trust(settings.project, settings.home)
+    print(f"Trusted: {settings.project}")
+    project = Path(settings.project)
+    for key, value, origin in load_settings(folder, environ).rows():
+        if Path(origin).parent == project:
+            print(f"  {key} = {value!r} ({origin})")
+    return 0
+
+
+def list_sessions(folder: Path) -> int:
+    """Print the sessions kept in `folder`, one a line."""
+    if not folder.is_dir():
+        raise UsageProblem(f"{str(folder)!r} is not a folder; name the folder of a notebook")
+    kept = kept_sessions(folder)
+    if not kept:
+        print(f"No sessions are kept in {folder.resolve()}; run a %%agent cell in a notebook there.")
+    width = max((len(s.name) for s in kept), default=0)
+    for s in kept:
+        notebook = f"  {s.notebook}" if s.notebook else ""
+        print(f"{s.name:<{width}}  {s.turns} turns  ${s.cost_usd:.4f}  {s.model or 'no model'}{notebook}")
+    return 0
