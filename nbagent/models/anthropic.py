@@ -8,24 +8,33 @@ conversation, joined, and the event lines are read here, since both are cheaper 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
+import ipaddress
+import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from nbagent.core.errors import MissingKey, ModelFailed, one_line
 from nbagent.core.messages import Message, Request, Response, canonical
+from nbagent.models.anthropic_failures import failure_of
+from nbagent.models.anthropic_platforms import Platform, missing_library, open_platform
+from nbagent.models.catalog import ModelFacts, lookup, without_platform
+from nbagent.models.endpoint_facts import merged_facts, says_unknown, unknown_model
 from nbagent.models.model import Watch
-from nbagent.models.reply import MalformedReply, ReplyBuilder, error_event
+from nbagent.models.reply import MalformedReply, ReplyBuilder
 from nbagent.models.sse import EventReader
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
+    from anthropic import AsyncAnthropic, AsyncStream
 
 MAX_TRIES = 5
 MAX_WAIT_S = 60.0  # a longer Retry-After is not slept through: the person is told and decides
+FACTS_TIMEOUT_S = 5.0
 FIRST_WAIT_S, LONGEST_BACKOFF_S = 0.5, 8.0  # the SDK's own back-off, without its jitter
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 10.0, 180.0
 EPHEMERAL: dict[str, str] = {"type": "ephemeral"}
@@ -48,11 +57,17 @@ def has_credentials(environ: Mapping[str, str]) -> bool:
 def is_loopback(url: str | None) -> bool:
     """Tell whether `url` names this machine."""
     host = urlsplit(url or "").hostname or ""
-    return host == "localhost" or host == "::1" or host.startswith("127.")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, such as 127.example.org
+        return False
 
 
 class AnthropicModel:
-    """A model of the Messages API. `sleep` is awaited for back-off; `environ` is read for credentials."""
+    """A model of the Messages API. `sleep` is awaited for back-off; `environ` is read for credentials.
+
+    `platform` says who serves it; on Bedrock and Vertex the SDK's own clients sign and address the call.
+    """
 
     def __init__(
         self,
@@ -63,19 +78,33 @@ class AnthropicModel:
         client: AsyncAnthropic | None = None,
         max_tries: int = MAX_TRIES,
         read_timeout_s: float = READ_TIMEOUT_S,
+        platform: Platform = "anthropic",
     ) -> None:
         self._environ = environ
-        self._base_url = base_url or environ.get("ANTHROPIC_BASE_URL") or None
+        own = platform == "anthropic"
+        self._base_url = base_url or (environ.get("ANTHROPIC_BASE_URL") if own else None) or None
         self._sleep = sleep
-        self._client = client
+        self._given = client
+        self._client: AsyncAnthropic | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._max_tries = max_tries
         self._read_timeout_s = read_timeout_s
+        self._platform = platform
 
     def check_ready(self) -> None:
-        """Raise when a call could not be tried: no credentials, or real calls are switched off."""
+        """Raise when a call could not be tried: no credentials, or real calls are switched off.
+
+        Raises:
+            MissingKey: no key, NBAGENT_OFFLINE, or a platform's library is missing.
+        """
         if self._environ.get("NBAGENT_OFFLINE") and not is_loopback(self._base_url):
             raise MissingKey("NBAGENT_OFFLINE is set, so no provider is called; unset it, or replay a recording")
-        if self._client is None and not has_credentials(self._environ):
+        if self._given is not None:
+            return
+        if self._platform != "anthropic":
+            if line := missing_library(self._platform):
+                raise MissingKey(line)
+        elif not has_credentials(self._environ):
             raise MissingKey(
                 "no key for Anthropic: ANTHROPIC_API_KEY is not set; set it and run the cell again, "
                 "or replay a recording with `%agent replay FILE`, which needs none"
@@ -83,32 +112,70 @@ class AnthropicModel:
 
     async def close(self) -> None:
         """Close the connections; the next call opens new ones."""
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.close()
 
-    def _open_client(self) -> AsyncAnthropic:
-        if self._client is None:
-            import anthropic
-            import httpx2
-
-            timeout = httpx2.Timeout(self._read_timeout_s, connect=CONNECT_TIMEOUT_S)
-            # Proxy variables are for the world outside; a loopback service is never behind one.
-            http = httpx2.AsyncClient(trust_env=False, timeout=timeout) if is_loopback(self._base_url) else None
-            key, token = self._environ.get("ANTHROPIC_API_KEY"), self._environ.get("ANTHROPIC_AUTH_TOKEN")
-            self._client = anthropic.AsyncAnthropic(
-                api_key=key or None, auth_token=None if key else token or None, base_url=self._base_url,
-                max_retries=0, timeout=timeout, http_client=http,
-            )  # fmt: skip
+    async def _open_client(self) -> AsyncAnthropic:
+        # The SDK's import takes seconds (claude.md A2): on a thread, so that Stop does not wait for it.
+        await asyncio.to_thread(importlib.import_module, "anthropic")
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:  # connections belong to the loop that opened them
+            self._client, self._loop = self._new_client(), loop
         return self._client
+
+    def _new_client(self) -> AsyncAnthropic:
+        import anthropic
+        import httpx2
+
+        timeout = httpx2.Timeout(self._read_timeout_s, connect=CONNECT_TIMEOUT_S)
+        if self._platform != "anthropic":
+            return open_platform(self._platform, base_url=self._base_url, timeout=timeout)
+        # Proxy variables are for the world outside; a loopback service is never behind one.
+        http = httpx2.AsyncClient(trust_env=False, timeout=timeout) if is_loopback(self._base_url) else None
+        key, token = self._environ.get("ANTHROPIC_API_KEY"), self._environ.get("ANTHROPIC_AUTH_TOKEN")
+        return anthropic.AsyncAnthropic(
+            api_key=key or None, auth_token=None if key else token or None, base_url=self._base_url,
+            max_retries=0, timeout=timeout, http_client=http,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ what the provider knows of a model
+
+    async def facts(self, model_id: str) -> ModelFacts | None:
+        """Return the table's facts with the limits that the models endpoint tells; None when it cannot be asked.
+
+        Prices stay the table's. A name that only the endpoint knows counts as known.
+
+        Raises:
+            UsageProblem: the provider says that there is no such model, and the table has none either.
+        """
+        if self._platform != "anthropic":
+            return None
+        table = lookup(model_id)
+        try:
+            told = await self._ask_facts(model_id)
+        except Exception as error:  # whatever fails here, the call itself will say it
+            if not table.known and says_unknown(error):
+                raise unknown_model(model_id) from error
+            return None
+        return merged_facts(table, told) if isinstance(told, Mapping) else None
+
+    async def _ask_facts(self, model_id: str) -> object:
+        client = await self._open_client()
+        async with asyncio.timeout(FACTS_TIMEOUT_S):
+            return await client.get(f"/v1/models/{quote(model_id, safe='')}", cast_to=object)
+
+    # ------------------------------------------------------------ calls
 
     async def call(self, request: Request, watch: Watch) -> Response:
         """Send `request`, streaming; see Model. A call that brought nothing is tried again, visibly and with bounds."""
-        body = request_bytes(request)
+        body = request_bytes(replace(request, model=without_platform(request.model)))
         for attempt in range(1, self._max_tries + 1):
             failure = await self._attempt(body, watch)
             if failure is None:
-                return watch.reply.response()
+                return _ended(watch.reply)
             if watch.reply.started or not failure.retryable or attempt == self._max_tries:
                 return _failed(watch.reply, failure, attempt)
             seconds = _wait_for(failure, attempt)
@@ -122,7 +189,12 @@ class AnthropicModel:
     async def _attempt(self, body: bytes, watch: Watch) -> ModelFailed | None:
         """Try once. None means that the stream ended without an error; whether it is whole is in `watch.reply`."""
         try:
-            await self._stream(body, watch)
+            client = await self._open_client()
+        except Exception as error:  # noqa: BLE001  no region, a broken profile: the SDK raises what it likes
+            line = f"the client of {self._platform} cannot be opened: {one_line(str(error))[:300]}"
+            return ModelFailed(line, kind="auth")
+        try:
+            await self._stream(client, body, watch)
         except ModelFailed as error:
             return error
         except (MalformedReply, ValueError, TypeError) as error:
@@ -133,28 +205,61 @@ class AnthropicModel:
             return ModelFailed("the provider closed the stream without a reply", kind="protocol", retryable=True)
         return None
 
-    async def _stream(self, body: bytes, watch: Watch) -> None:
-        # The SDK's import takes seconds (claude.md A2): on a thread, so that Stop does not wait for it.
-        await asyncio.to_thread(importlib.import_module, "anthropic")
-        client = self._open_client()
+    async def _stream(self, client: AsyncAnthropic, body: bytes, watch: Watch) -> None:
         from anthropic import AsyncStream
 
+        own = self._platform == "anthropic"
+        # The clients of the platforms rewrite the body and sign it, so they take an object.
+        sent: dict[str, Any] = {"content": body} if own else {"body": json.loads(body)}
         stream = await client.post(
-            "/v1/messages", cast_to=object, content=body, stream=True, stream_cls=AsyncStream[object]
+            "/v1/messages", cast_to=object, stream=True, stream_cls=AsyncStream[object], **sent
         )
-        response = stream.response
-        try:
-            reader = EventReader()
-            if "json" in response.headers.get("content-type", ""):
-                _whole(await response.aread(), watch)
-                return
-            async for chunk in response.aiter_bytes():
-                for event in reader.feed(chunk):
+        async with contextlib.aclosing(_events(stream.response) if own else _parsed(stream)) as events:
+            async for event in events:
+                if event.get("type") == "message":
+                    _whole(event, watch)
+                else:
                     _show(watch, watch.reply.feed(event))
-            for event in reader.end():
-                _show(watch, watch.reply.feed(event))
-        finally:
-            await response.aclose()
+
+
+async def _parsed(stream: AsyncStream[object]) -> AsyncGenerator[Mapping[str, Any], None]:
+    """Yield the events as the SDK decodes them; what a platform frames them in is its affair."""
+    try:
+        async for event in stream:
+            if isinstance(event, Mapping):
+                yield event
+    finally:
+        await stream.close()
+
+
+async def _events(response: Any) -> AsyncGenerator[Mapping[str, Any], None]:
+    """Yield the events of a response; one in JSON is a whole message. The response is closed at the end.
+
+    Raises:
+        ModelFailed: there was text, but no event in it.
+    """
+    reader, found, head = EventReader(), False, b""
+    try:
+        if "json" in response.headers.get("content-type", ""):
+            message = json.loads(await response.aread())
+            if not isinstance(message, dict) or not ("error" in message or isinstance(message.get("content"), list)):
+                raise MalformedReply("it is no message")
+            yield message if "error" in message else {**message, "type": "message"}
+            return
+        async for chunk in response.aiter_bytes():
+            head = head or chunk[:200]
+            for event in reader.feed(chunk):
+                found = True
+                yield event
+        for event in reader.end():
+            found = True
+            yield event
+    finally:
+        await response.aclose()
+    if head.strip() and not found:
+        quoted = one_line(head.decode("utf-8", "replace"))[:120]
+        line = f"the answer is no reply of the Messages API but {quoted!r}; check base_url"
+        raise ModelFailed(line, kind="protocol", retryable=True)
 
 
 def _show(watch: Watch, news: tuple[str, int, str] | None) -> None:
@@ -169,14 +274,7 @@ def _show(watch: Watch, news: tuple[str, int, str] | None) -> None:
         watch.on_block(watch.reply.finished)
 
 
-def _whole(data: bytes, watch: Watch) -> None:
-    import json
-
-    message = json.loads(data)
-    if not isinstance(message, dict):
-        raise MalformedReply("the reply is not an object")
-    if message.get("type") == "error":
-        raise error_event(message.get("error") or {})
+def _whole(message: Mapping[str, Any], watch: Watch) -> None:
     watch.reply.load(message)
     for index, block in enumerate(watch.reply.finished):
         if block.get("type") == "text":
@@ -214,6 +312,11 @@ def _marked_bytes(message: Message) -> bytes:
     return canonical({"role": message.role, "content": blocks}).encode()
 
 
+def _ended(reply: ReplyBuilder) -> Response:
+    whole = reply.complete or reply.stop_reason is not None
+    return reply.response(cut=None if whole else "the stream ended early")
+
+
 def _failed(reply: ReplyBuilder, failure: ModelFailed, attempts: int) -> Response:
     if attempts > 1:
         again = ModelFailed(
@@ -242,63 +345,3 @@ def _too_long(failure: ModelFailed, seconds: float) -> ModelFailed:
         "waits by itself: run `%agent resume` later",
         kind=failure.kind, retry_after_s=seconds,
     )  # fmt: skip
-
-
-def failure_of(error: Exception) -> ModelFailed:
-    """Return what an exception of the SDK or its transport means for the person; branches on code and type."""
-    import anthropic
-
-    if isinstance(error, anthropic.APIStatusError):
-        return _status_failure(error)
-    name = type(error).__name__
-    if isinstance(error, anthropic.APITimeoutError) or "Timeout" in name:
-        return ModelFailed("the provider did not answer in time", kind="timeout", retryable=True)
-    if isinstance(error, anthropic.APIConnectionError):
-        cause = one_line(str(error.__cause__ or error))[:200]
-        line = f"the provider cannot be reached ({cause}); check the network and base_url"
-        return ModelFailed(line, kind="connection", retryable=True)
-    if type(error).__module__.split(".")[0] in ("httpx2", "httpcore2", "httpcore", "ssl"):
-        return ModelFailed(f"the connection broke ({name})", kind="connection", retryable=True)
-    return ModelFailed(f"the call failed: {name}: {one_line(str(error))[:200]}", kind="protocol")
-
-
-_BY_STATUS: dict[int, tuple[str, bool, str]] = {
-    400: ("invalid_request", False, "the provider refused the request"),
-    401: ("auth", False, "the key was refused; check ANTHROPIC_API_KEY"),
-    402: ("billing", False, "the account cannot pay; check the billing page"),
-    403: ("permission", False, "the key may not do this"),
-    404: ("not_found", False, "not found; check the model's name with `%agent model NAME` and base_url"),
-    408: ("timeout", True, "the provider did not answer in time"),
-    409: ("server", True, "the provider reports a conflict"),
-    413: ("too_large", False, "the request is larger than the provider takes; `%context compact` makes it smaller"),
-    429: ("rate_limit", True, "the provider's rate limit is reached"),
-    529: ("overloaded", True, "the provider is overloaded"),
-}
-
-
-def _status_failure(error: Any) -> ModelFailed:
-    status = int(error.status_code)
-    kind, retryable, line = _BY_STATUS.get(status, ("server", status >= 500, "the provider failed"))
-    body = error.body if isinstance(error.body, Mapping) else {}
-    inner = body.get("error")
-    said = str(inner.get("message") or "") if isinstance(inner, Mapping) else ""
-    headers = error.response.headers
-    should = headers.get("x-should-retry")
-    if should in ("true", "false"):
-        retryable = should == "true"
-    if status == 400 and "prompt is too long" in said:  # the one case without a code (claude.md A13)
-        kind, line = "overflow", "the conversation is larger than the model's window; `%context compact` makes room"
-    elif status == 429 and _retry_after(headers) is None and "spend" in said:
-        retryable = False
-    detail = f": {one_line(said)[:300]}" if said else ""
-    line = f"{line} (HTTP {status}{detail})"
-    return ModelFailed(line, kind=kind, retryable=retryable, retry_after_s=_retry_after(headers))
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return float(headers.get(name, "")) * scale
-        except ValueError:
-            continue
-    return None

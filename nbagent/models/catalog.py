@@ -96,6 +96,16 @@ MODELS: Final[tuple[ModelFacts, ...]] = (
 
 # Before and after the id: Bedrock's region and vendor, a dated or numbered release, Vertex's `@`.
 _PREFIX: Final = re.compile(r"^(?:[\w-]+\.)?(?:anthropic[./])?(?=claude-)")
+PLATFORM_PREFIXES: Final = ("bedrock:", "vertex:")
+
+
+def without_platform(model_id: str) -> str:
+    """Return the id as the platform itself has it.
+
+    >>> without_platform("bedrock:us.anthropic.claude-opus-5-5-v1:0")
+    'us.anthropic.claude-opus-5-5-v1:0'
+    """
+    return next((model_id.removeprefix(p) for p in PLATFORM_PREFIXES if model_id.startswith(p)), model_id)
 
 
 def lookup(model_id: str) -> ModelFacts:
@@ -105,7 +115,7 @@ def lookup(model_id: str) -> ModelFacts:
     nor of `claude-opus-5-9`, a later model. An unknown model gets cautious facts with `known`
     False and no price.
     """
-    name = _PREFIX.sub("", model_id.strip().lower())
+    name = _PREFIX.sub("", without_platform(model_id.strip().lower()))
     fitting = [facts for facts in MODELS if _is_release_of(name, facts.model)]
     if fitting:
         return max(fitting, key=lambda facts: len(facts.model))
@@ -131,4 +141,5 @@ def _is_release_of(name: str, model: str) -> bool:
 def nearest_models(model_id: str, *, count: int = 3) -> tuple[str, ...]:
     """Return known ids that look like this one, nearest first, for an error message."""
     names = [facts.model for facts in MODELS]
-    return tuple(difflib.get_close_matches(_PREFIX.sub("", model_id.strip().lower()), names, n=count, cutoff=0.5))
+    name = _PREFIX.sub("", without_platform(model_id.strip().lower()))
+    return tuple(difflib.get_close_matches(name, names, n=count, cutoff=0.5))

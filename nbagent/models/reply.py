@@ -172,7 +172,7 @@ class ReplyBuilder:
 def _with_input(block: dict[str, Any]) -> Block | None:
     """Return the block with its parsed input; None when the input was cut inside."""
     text = block.pop("_input_json", None)
-    if text is not None and block.get("type") in ("tool_use", "server_tool_use"):
+    if text is not None:
         try:
             block["input"] = json.loads(text, parse_constant=str) if text.strip() else {}
         except ValueError:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class EventReader:
@@ -24,32 +29,40 @@ class EventReader:
         Raises:
             ValueError: the data of an event is not JSON.
         """
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
+        text = self._rest + chunk
+        if b"\r" not in text:
+            lines = text.split(b"\n")
+            self._rest = lines.pop()
+        else:
+            # A CR at the end may be half of a CRLF: it waits for the next byte.
+            held = b"\r" if text.endswith(b"\r") else b""
+            lines = _LINE_END.split(text[:-1] if held else text)
+            self._rest = lines.pop() + held
         for line in lines:
-            yield from self._line(line[:-1] if line.endswith(b"\r") else line)
+            yield from self._line(line)
 
     def end(self) -> Iterator[dict[str, Any]]:
         """Yield what a stream that ended without a last blank line still holds, when it is whole."""
-        if self._rest.strip():
-            yield from self._line(self._rest.rstrip(b"\r"))
-            self._rest = b""
-        yield from self._dispatch()
+        rest, self._rest = self._rest, b""
+        with contextlib.suppress(ValueError):
+            for line in _LINE_END.split(rest):
+                if line:
+                    yield from self._line(line)
+            yield from self._dispatch()
 
     def _line(self, line: bytes) -> Iterator[dict[str, Any]]:
         if not line:
             yield from self._dispatch()
-        elif line.startswith(b"data:"):
+            return
+        line = line.removeprefix(_BYTE_ORDER_MARK)
+        if line.startswith(b"data:"):
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
-        elif b"\r" in line:
-            for part in line.split(b"\r"):
-                yield from self._line(part)
 
     def _dispatch(self) -> Iterator[dict[str, Any]]:
         if not self._data:
             return
-        data = b"\n".join(self._data)
+        text = b"\n".join(self._data)
         self._data = []
-        event = json.loads(data)
+        event = json.loads(text)
         if isinstance(event, dict):
             yield event

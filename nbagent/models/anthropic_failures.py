@@ -1,0 +1,84 @@
+"""What a failure of the Anthropic SDK, its transport or its service means for the person: one ModelFailed a case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from nbagent.core.errors import ModelFailed, one_line
+from nbagent.models.reply import error_event
+
+_TRANSPORT = ("httpx2", "httpcore2", "httpcore", "ssl", "anyio")
+
+_BY_STATUS: dict[int, tuple[str, bool, str]] = {
+    400: ("invalid_request", False, "the provider refused the request"),
+    401: ("auth", False, "the key was refused; check ANTHROPIC_API_KEY"),
+    402: ("billing", False, "the account cannot pay; check the billing page"),
+    403: ("permission", False, "the key may not do this"),
+    404: ("not_found", False, "not found; check the model's name with `%agent model NAME` and base_url"),
+    408: ("timeout", True, "the provider did not answer in time"),
+    409: ("server", True, "the provider reports a conflict"),
+    413: ("too_large", False, "the request is larger than the provider takes; `%context compact` makes it smaller"),
+    429: ("rate_limit", True, "the provider's rate limit is reached"),
+    529: ("overloaded", True, "the provider is overloaded"),
+}
+
+
+def failure_of(error: Exception) -> ModelFailed:
+    """Return what an exception of the SDK or its transport means; branches on code and type, not on wording."""
+    import anthropic
+
+    if isinstance(error, anthropic.APIStatusError):
+        return _status_failure(error)
+    name = type(error).__name__
+    if isinstance(error, anthropic.APITimeoutError) or "Timeout" in name:
+        return ModelFailed("the provider did not answer in time", kind="timeout", retryable=True)
+    if isinstance(error, anthropic.APIConnectionError):
+        cause = one_line(str(error.__cause__ or error))[:200]
+        line = f"the provider cannot be reached ({cause}); check the network and base_url"
+        return ModelFailed(line, kind="connection", retryable=True)
+    if isinstance(error, OSError) or type(error).__module__.split(".")[0] in _TRANSPORT:
+        return ModelFailed(f"the connection broke ({name})", kind="connection", retryable=True)
+    return ModelFailed(f"the call failed: {name}: {one_line(str(error))[:200]}", kind="protocol")
+
+
+def _status_failure(error: Any) -> ModelFailed:
+    status = int(error.status_code)
+    body = error.body if isinstance(error.body, Mapping) else {}
+    inner = body.get("error")
+    if status < 400:  # an error event in mid-stream, raised by the SDK under the status of the answer (claude.md A4)
+        return error_event(inner if isinstance(inner, Mapping) else {"message": str(error)})
+    kind, retryable, line = _BY_STATUS.get(status, ("server", status >= 500, "the provider failed"))
+    said = str(inner.get("message") or "") if isinstance(inner, Mapping) else ""
+    headers = error.response.headers
+    wait_s = retry_after(headers)
+    should = headers.get("x-should-retry")
+    if should in ("true", "false"):
+        retryable = should == "true"
+    if status == 400 and "prompt is too long" in said:  # the one case without a code (claude.md A13)
+        kind, line = "overflow", "the conversation is larger than the model's window; `%context compact` makes room"
+    elif status == 429 and wait_s is None and "spend" in said:
+        retryable = False
+    detail = f": {one_line(said)[:300]}" if said else ""
+    return ModelFailed(f"{line} (HTTP {status}{detail})", kind=kind, retryable=retryable, retry_after_s=wait_s)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return how many seconds the provider asks to wait; None when it says nothing that can be read.
+
+    A date counts from the answer's own `Date`, so that this machine's clock does not matter.
+    """
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * scale
+        except ValueError:
+            continue
+        if not math.isnan(seconds):
+            return max(0.0, seconds)
+    try:
+        until, now = (parsedate_to_datetime(headers.get(name, "")) for name in ("retry-after", "date"))
+        return max(0.0, (until - now).total_seconds())
+    except (ValueError, TypeError):
+        return None
