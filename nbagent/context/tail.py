@@ -81,7 +81,7 @@ def compose(before: JsonObject, now: Surroundings, *, first: bool) -> Snapshot |
 
     if before.get("today") != now.today:
         tell("date", f"Today is {now.today}.")
-    restarted = not first and before.get("kernel") not in (None, now.kernel)
+    restarted = not first and bool(now.kernel) and before.get("kernel") not in (None, "", now.kernel)
     if restarted:
         tell("kernel", "The kernel was restarted since your last turn: variables from before are gone.")
     old = {} if restarted else dict(before.get("variables") or {})
@@ -90,7 +90,7 @@ def compose(before: JsonObject, now: Surroundings, *, first: bool) -> Snapshot |
             tell("cells", "Cells the person ran since your last turn:\n" + cells)
         if changed := _variable_lines(old, now.variables, tell_gone=not restarted):
             tell("variables", changed)
-    for text in _file_lines(before.get("files") or {}, now):
+    for text in _file_lines(before.get("files"), now):
         tell("files", text)
     if text := _mask_line(tuple(before.get("masked") or ()), now.masked):
         tell("tools", text)
@@ -99,7 +99,8 @@ def compose(before: JsonObject, now: Surroundings, *, first: bool) -> Snapshot |
     if not lines:
         return None
     state = {
-        "today": now.today, "kernel": now.kernel, "files": dict(now.file_marks), "masked": list(now.masked),
+        "today": now.today, "kernel": now.kernel or before.get("kernel") or "", "files": dict(now.file_marks),
+        "masked": list(now.masked),
         "variables": {v.name: [v.type, v.shape, v.identity] for v in now.variables},
     }  # fmt: skip
     body = "\n".join(lines)
@@ -144,8 +145,8 @@ def _named(variable: SeenVariable) -> str:
     return f"{variable.name} ({inner})"
 
 
-def _file_lines(before: Mapping[str, str], now: Surroundings) -> list[str]:
-    if not before:
+def _file_lines(before: Mapping[str, str] | None, now: Surroundings) -> list[str]:
+    if before is None:  # the first turn: they are in the prefix
         return []
     out = []
     for name in sorted(set(before) | set(now.file_marks)):
@@ -164,7 +165,7 @@ def _mask_line(before: tuple[str, ...], now: tuple[str, ...]) -> str:
         return ""
     if not now:
         return "All listed tools may be used again."
-    return f"For this turn these tools are not available, and calls to them are refused: {', '.join(sorted(now))}."
+    return f"Until you hear otherwise these tools are not available, and refuse: {', '.join(sorted(now))}."
 
 
 def _indent(text: str) -> str:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,22 +42,29 @@ _KEPT = (Snapshot, Steering, AssistantMessage, ToolResult, UsageReported)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """What one run of a turn brought, until its end: from the prompt, or from where it was resumed."""
+
+    snapshot: Snapshot | None
+    bodies: tuple[Body, ...]
+    end: TurnEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedTurn:
-    """One turn of a cassette. `bodies` are what followed the prompt, in order; `key` names turn and past."""
+    """One turn of a cassette. `key` names turn and past; a resumed turn has more than one stretch."""
 
     key: str
     parent: str
     prompt: tuple[Block, ...]
     start: TurnStart
-    snapshot: Snapshot | None
-    bodies: tuple[Body, ...]
-    end: TurnEnd
+    stretches: tuple[Stretch, ...]
     at: float
 
     @property
     def after(self) -> str:
         """The key that the next turn has as its parent: this turn and the calls it made."""
-        return after_key(self.key, self.bodies)
+        return after_key(self.key, (b for s in self.stretches for b in s.bodies))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,37 +134,49 @@ def after_key(key: str, bodies: Iterable[Body]) -> str:
 
 def recorded_turns(path: Iterable[Entry]) -> tuple[RecordedTurn, ...]:
     """Return the ended turns on `path`, ready to be written down."""
-    turns: list[RecordedTurn] = []
-    parent = ""
-    group: list[Entry] = []
-    for entry in [*path]:
+    groups: list[list[Entry]] = []
+    for entry in path:
         if isinstance(entry.body, TurnStart):
-            group = [entry]
-            continue
-        if not group:
-            continue
-        group.append(entry)
-        if isinstance(entry.body, TurnEnd):
-            turn = _recorded(parent, group)
-            if turn is not None:
-                turns.append(turn)
-                parent = turn.after
-            group = []
+            groups.append([])
+        if groups:
+            groups[-1].append(entry)
+    turns: list[RecordedTurn] = []
+    for group in groups:
+        turn = _recorded(turns[-1].after if turns else "", group)
+        if turn is not None:
+            turns.append(turn)
     return tuple(turns)
 
 
 def _recorded(parent: str, group: Sequence[Entry]) -> RecordedTurn | None:
-    start, end = group[0].body, group[-1].body
+    start = group[0].body
     prompt = next((e.body for e in group if isinstance(e.body, UserMessage)), None)
-    if not isinstance(start, TurnStart) or not isinstance(end, TurnEnd) or prompt is None:
+    stretches = tuple(_stretches(group))
+    if not isinstance(start, TurnStart) or prompt is None or not stretches:
         return None
-    asked = next(i for i, e in enumerate(group) if e.body is prompt)
-    snapshot = next((e.body for e in group[:asked] if isinstance(e.body, Snapshot)), None)
-    bodies = tuple(e.body for e in group[asked + 1 : -1] if isinstance(e.body, _KEPT))
     return RecordedTurn(
         key=turn_key(parent, prompt_text(prompt.blocks)), parent=parent, prompt=prompt.blocks, start=start,
-        snapshot=snapshot, bodies=bodies, end=end, at=group[0].at,
+        stretches=stretches, at=group[0].at,
     )  # fmt: skip
+
+
+def _stretches(group: Sequence[Entry]) -> Iterator[Stretch]:
+    """Yield what stands before each end; a snapshot counts as the stretch's own when no reply came before it."""
+    snapshot: Snapshot | None = None
+    bodies: list[Body] = []
+    for entry in group:
+        body = entry.body
+        if isinstance(body, TurnEnd):
+            yield Stretch(snapshot=snapshot, bodies=tuple(bodies), end=body)
+            snapshot, bodies = None, []
+        elif isinstance(body, Snapshot) and snapshot is None and not _speaks(bodies):
+            snapshot = body
+        elif isinstance(body, _KEPT):
+            bodies.append(body)
+
+
+def _speaks(bodies: Iterable[Body]) -> bool:
+    return any(isinstance(b, AssistantMessage) for b in bodies)
 
 
 def last_key(path: Iterable[Entry]) -> str:
@@ -174,8 +193,13 @@ def to_text(cassette: Cassette, scrub: Callable[[Any], Any] = lambda value: valu
     turns = [
         {
             "key": t.key, "parent": t.parent, "at": t.at, "prompt": list(t.prompt), "start": body_to_dict(t.start),
-            "snapshot": body_to_dict(t.snapshot) if t.snapshot else None,
-            "events": [body_to_dict(b) for b in t.bodies], "end": body_to_dict(t.end),
+            "stretches": [
+                {
+                    "snapshot": body_to_dict(s.snapshot) if s.snapshot else None,
+                    "events": [body_to_dict(b) for b in s.bodies], "end": body_to_dict(s.end),
+                }
+                for s in t.stretches
+            ],
         }
         for t in cassette.turns
     ]  # fmt: skip
@@ -208,15 +232,24 @@ def from_text(text: str, name: str) -> Cassette:
 
 
 def _turn_from(raw: Mapping[str, Any]) -> RecordedTurn:
-    start, end = body_from_dict(raw["start"]), body_from_dict(raw["end"])
-    snapshot = body_from_dict(raw["snapshot"]) if raw.get("snapshot") else None
-    if not isinstance(start, TurnStart) or not isinstance(end, TurnEnd):
+    start, prompt = body_from_dict(raw["start"]), raw["prompt"]
+    stretches = tuple(_stretch_from(s) for s in raw["stretches"])
+    if not isinstance(start, TurnStart) or not stretches:
         raise ValueError("a turn without start or end")
+    if not isinstance(prompt, list) or not all(isinstance(b, dict) for b in prompt):
+        raise ValueError("a prompt that is no list of blocks")
     return RecordedTurn(
-        key=str(raw["key"]), parent=str(raw["parent"]), prompt=tuple(raw["prompt"]), start=start, end=end,
-        snapshot=snapshot if isinstance(snapshot, Snapshot) else None,
-        bodies=tuple(body_from_dict(b) for b in raw["events"]), at=float(raw["at"]),
+        key=str(raw["key"]), parent=str(raw["parent"]), prompt=tuple(prompt), start=start, stretches=stretches,
+        at=float(raw["at"]),
     )  # fmt: skip
+
+
+def _stretch_from(raw: Mapping[str, Any]) -> Stretch:
+    snapshot = body_from_dict(raw["snapshot"]) if raw.get("snapshot") else None
+    end = body_from_dict(raw["end"])
+    if not isinstance(end, TurnEnd) or not isinstance(snapshot, Snapshot | None):
+        raise ValueError("a turn without start or end")
+    return Stretch(snapshot=snapshot, bodies=tuple(body_from_dict(b) for b in raw["events"]), end=end)
 
 
 def load(path: Path) -> Cassette:
@@ -251,18 +284,51 @@ def save(path: Path, text: str) -> None:
 
 @dataclass(slots=True)
 class Player:
-    """Plays one recorded turn: a Model for its replies, a Tape for its results."""
+    """Plays one stretch of a recorded turn: a Model for its replies, a Tape for its results.
+
+    `runs` are the tools whose recorded calls run again; None means all.
+    """
 
     turn: RecordedTurn
+    stretch: int = 0
+    runs: frozenset[str] | None = None
     differences: list[str] = field(default_factory=list)
-    _replies: list[AssistantMessage] = field(init=False)
+    _bodies: list[Body] = field(init=False)
     _usage: dict[int, UsageReported] = field(init=False)
     _results: dict[str, ToolResult] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._replies = [b for b in self.turn.bodies if isinstance(b, AssistantMessage)]
-        self._usage = {b.step: b for b in self.turn.bodies if isinstance(b, UsageReported)}
-        self._results = {b.call_id: b for b in self.turn.bodies if isinstance(b, ToolResult)}
+        bodies = self.turn.stretches[self.stretch].bodies
+        self._bodies = [b for b in bodies if isinstance(b, AssistantMessage | Steering)]
+        self._usage = {b.step: b for b in bodies if isinstance(b, UsageReported)}
+        self._results = {b.call_id: b for b in bodies if isinstance(b, ToolResult)}
+
+    @property
+    def end(self) -> TurnEnd:
+        """How the recorded run ended."""
+        return self.turn.stretches[self.stretch].end
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the recording ended here, other than with an answer: by a stop, a limit or an error."""
+        return not _speaks(self._bodies) and self.end.outcome != "completed"
+
+    def steering(self) -> tuple[str, ...]:
+        """Return what the person said in mid-turn at this place of the recording."""
+        said: list[str] = []
+        while self._bodies and isinstance(body := self._bodies[0], Steering):
+            self._bodies.pop(0)
+            if body.by == "person":
+                said.append(body.text)
+        return tuple(said)
+
+    def not_run(self) -> dict[str, str]:
+        """Return the calls of the recording that do not run again, by id, and why."""
+        return {
+            r.call_id: "it is not run again"
+            for r in self._results.values()
+            if r.status not in ("ok", "error") or (self.runs is not None and r.name not in self.runs)
+        }
 
     def check_ready(self) -> None:
         """A recording needs nothing."""
@@ -272,10 +338,11 @@ class Player:
 
     async def call(self, request: Request, watch: Watch) -> Response:
         """Return the next recorded reply, as fast as it can be shown."""
-        if not self._replies:
+        self.steering()  # what the loop itself said is said again by the loop
+        body = self._bodies.pop(0) if self._bodies else None
+        if not isinstance(body, AssistantMessage):
             error = CassetteMiss(f"not recorded: turn {self.turn.start.turn} has no further reply; {_HOW}")
             return watch.reply.response(cut="the recording ended", error=error)
-        body = self._replies.pop(0)
         usage = self._usage.get(body.step)
         for index, block in enumerate(body.blocks):
             if block.get("type") == "text":
@@ -294,6 +361,8 @@ class Player:
 
     def differs(self, call: ToolCall, recorded: ToolResult, now: ToolResult) -> None:
         """Note a result that came out differently this time."""
+        if self.runs is not None and call.name not in self.runs:
+            return
         then, here = joined_text(recorded.content), joined_text(now.content)
         if _without_addresses(then) == _without_addresses(here) and recorded.status == now.status:
             return

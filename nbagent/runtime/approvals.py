@@ -2,108 +2,112 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from nbagent.core.effects import Decision
 from nbagent.core.entries import Approval, Entry, TurnStart
-from nbagent.core.messages import ToolCall, canonical
+from nbagent.core.errors import ToolError
+from nbagent.core.messages import JsonObject, ToolCall, canonical
+from nbagent.runtime.rules import Named, Rules, Ruling, named_code, named_command, named_path
 from nbagent.tools.danger import danger_in_command, danger_in_python
+from nbagent.tools.output import visible
+from nbagent.tools.registry import validate_input
 from nbagent.tools.tool import Tool
 
 Ask = Callable[[str], Awaitable[str | None]]
 
+MAX_QUESTIONS = 3
+SHOWN_CHARS = 4_000
 _YES = {"y": "once", "yes": "once", "t": "turn", "turn": "turn", "n": "notebook", "notebook": "notebook"}
-_NO = {"d", "deny", "no"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """Patterns of calls: `tool` or `tool(text)`, where text may hold `*` and is matched with a path or command."""
-
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-
-    def verdict(self, name: str, texts: Sequence[str]) -> str | None:
-        """Return "deny", "ask" or "allow" by the first list that matches, in this order; None when none does."""
-        for word, patterns in (("deny", self.deny), ("ask", self.ask), ("allow", self.allow)):
-            if any(_matches(p, name, texts) for p in patterns):
-                return word
-        return None
-
-
-def _matches(pattern: str, name: str, texts: Sequence[str]) -> bool:
-    head, _, rest = pattern.partition("(")
-    if not fnmatch.fnmatchcase(name, head.strip()):
-        return False
-    if not rest:
-        return True
-    inner = rest.removesuffix(")")
-    return any(fnmatch.fnmatchcase(text, inner) for text in texts)
+_NO = {"", "d", "deny", "no"}
 
 
 @dataclass(slots=True, kw_only=True)
 class Approvals:
-    """Decides on calls of one turn. `ask` is None where nobody can answer.
+    """Decides on calls of one turn. `ask` is None where nobody can answer; `root` is where paths start.
 
     `granted_turn` and `granted_notebook` are names of tools that the person let run without asking again.
+    With `withheld` a recording is played: a call that may not run is noted there (id -> why) and
+    passes, since its recorded result stands; those noted beforehand pass without a question.
     """
 
     tools: dict[str, Tool]
     mode: str
+    root: Path
     rules: Rules = field(default_factory=Rules)
     ask: Ask | None = None
     grants: frozenset[str] = frozenset()
     granted_turn: set[str] = field(default_factory=set)
     granted_notebook: set[str] = field(default_factory=set)
-    before_asking: Callable[[], None] = lambda: None
+    withheld: dict[str, str] | None = None
 
     async def decide(self, call: ToolCall, *, masked: bool) -> Decision:
         """Return whether `call` may run; asks the person when rules and mode say so."""
+        if self.withheld is None:
+            return await self._judge(call, masked=masked)
+        if call.id in self.withheld:
+            return Decision(allowed=True)
+        decision = await self._judge(call, masked=masked)
+        if decision.allowed or decision.stopped:
+            return decision
+        self.withheld[call.id] = decision.reason
+        return Decision(allowed=True, by=decision.by)
+
+    async def _judge(self, call: ToolCall, *, masked: bool) -> Decision:
         tool = self.tools.get(call.name)
         if tool is None:
             return Decision(allowed=True)  # the toolbox answers that there is no such tool
         if masked:
-            return Decision(
-                allowed=False, reason=f"The tool {call.name!r} is not available in this turn. Use another one."
-            )
-        verdict = self.rules.verdict(call.name, _texts(tool, call))
-        if verdict == "deny":
+            reason = f"The tool {call.name!r} is not available in this turn. Use another one."
+            return Decision(allowed=False, reason=reason)
+        try:
+            arguments = validate_input(tool.spec, call.input)
+        except ToolError:
+            return Decision(allowed=True)  # nothing will run: the toolbox answers what is wrong with it
+        ruling = self.rules.ruling(call.name, _named(tool, arguments, self.root))
+        if ruling is not None and ruling.word == "deny":
             return Decision(allowed=False, reason=f"A rule of the person denies {call.name!r} for this. Do not retry.")
         if self.mode == "plan" and tool.spec.access != "read":
             return Decision(
                 allowed=False,
                 reason=f"{call.name!r} is not available in plan mode, which only reads. Say what you would do instead.",
             )
-        if call.name in self.granted_turn | self.granted_notebook:
-            return Decision(allowed=True, by="person")
-        if verdict == "allow" or call.name in self.grants:
-            return Decision(allowed=True)
-        if verdict is None and tool.spec.access == "read":
-            return Decision(allowed=True)
-        danger = _danger(call) if self.mode == "auto" else ()
-        if verdict is None and self.mode == "auto" and not danger:
-            return Decision(allowed=True, by="mode")
-        return await self._ask(tool, call, danger)
+        return await self._by_rule_or_mode(tool, call, arguments, ruling)
 
-    async def _ask(self, tool: Tool, call: ToolCall, danger: Sequence[str]) -> Decision:
-        self.before_asking()
-        question = _question(tool, call, danger)
-        answer = None if self.ask is None else await self.ask(question)
-        tries = 0
-        while answer is not None:
+    async def _by_rule_or_mode(
+        self, tool: Tool, call: ToolCall, arguments: JsonObject, ruling: Ruling | None
+    ) -> Decision:
+        always_ask = ruling is not None and ruling.word == "ask" and ruling.names_text
+        if call.name in self.granted_turn | self.granted_notebook and not always_ask:
+            return Decision(allowed=True, by="person")
+        if ruling is not None and ruling.word == "allow":
+            return Decision(allowed=True)
+        if ruling is None and (call.name in self.grants or tool.spec.access == "read"):
+            return Decision(allowed=True)
+        danger = _danger(call.name, arguments) if self.mode == "auto" else ()
+        if ruling is None and self.mode == "auto" and not danger:
+            return Decision(allowed=True, by="mode")
+        if self.ask is None:
+            line = refused_line(call.name, danger, mode=self.mode, rule=ruling.pattern if ruling else "")
+            return Decision(allowed=False, reason=line, by="nobody", record=True)
+        return await self._ask(self.ask, call, question(call.name, arguments, danger, once=always_ask), once=always_ask)
+
+    async def _ask(self, ask: Ask, call: ToolCall, text: str, *, once: bool) -> Decision:
+        answer = await ask(text)
+        for left in range(MAX_QUESTIONS - 1, -1, -1):
+            if answer is None:
+                line = refused_line(call.name, mode=self.mode)
+                return Decision(allowed=False, reason=line, by="nobody", record=True)
             word = answer.strip().lower()
             if word in _YES:
-                return self._grant(call, _YES[word])
-            if word in _NO or not word or tries == 2:
-                reason = f"The person said no to this {call.name!r} call. Ask what they want, or go another way."
-                return Decision(allowed=False, reason=reason, by="person", record=True)
-            tries += 1
-            assert self.ask is not None
-            answer = await self.ask(f"{answer.strip()[:20]!r} is not an answer: y, t, n or d? ")
-        return Decision(allowed=False, reason=refused_line(call.name, danger), by="nobody", record=True)
+                return self._grant(call, "once" if once else _YES[word])
+            if word in _NO or not left:
+                break
+            answer = await ask(f"{answer.strip()[:20]!r} is not an answer: {'y or d' if once else 'y, t, n or d'}? ")
+        reason = f"The person said no to this {call.name!r} call. Ask what they want, or go another way."
+        return Decision(allowed=False, reason=reason, by="person", record=True)
 
     def _grant(self, call: ToolCall, scope: str) -> Decision:
         if scope == "turn":
@@ -113,20 +117,23 @@ class Approvals:
         return Decision(allowed=True, scope=scope, by="person", record=True)
 
 
-def refused_line(name: str, danger: Sequence[str] = ()) -> str:
-    """Return what the model is told when nobody can answer; its last line is what would allow the call."""
+def refused_line(name: str, danger: Sequence[str] = (), *, mode: str = "ask", rule: str = "") -> str:
+    """Return what the model is told when nobody can answer; its last line is what would allow the call.
+
+    `rule` is the pattern of `tools.ask` that wants the question: no allow rule comes before it.
+    """
     why = f" ({'; '.join(danger)})" if danger else ""
-    return (
-        f"Refused: {name!r} needs the person's approval{why}, and nobody can answer here.\n"
-        f'To allow it: NBAGENT_TOOLS__ALLOW={name}, or tools.allow = ["{name}"] in nbagent.toml, or %%agent --mode auto'
-    )
+    how = f'NBAGENT_TOOLS__ALLOW={name}, or tools.allow = ["{name}"] in nbagent.toml'
+    how += ", or %%agent --mode auto" if mode == "ask" else ""
+    how = f"take {rule!r} out of tools.ask, and set NBAGENT_TOOLS__ALLOW={name}" if rule else how
+    return f"Refused: {name!r} needs the person's approval{why}, and nobody can answer here.\nTo allow it: {how}"
 
 
-def granted_in(path: Iterable[Entry]) -> set[str]:
-    """Return the tools that the person allowed for the whole notebook on this path."""
+def granted_in(entries: Iterable[Entry]) -> set[str]:
+    """Return the tools that the person allowed for the whole notebook, on whatever branch."""
     return {
         e.body.tool
-        for e in path
+        for e in entries
         if isinstance(e.body, Approval) and e.body.decision == "allow" and e.body.scope == "notebook"
     }
 
@@ -143,28 +150,29 @@ def granted_this_turn(path: Sequence[Entry]) -> set[str]:
     return names
 
 
-def _texts(tool: Tool, call: ToolCall) -> tuple[str, ...]:
-    if not isinstance(call.input, dict):
-        return ()
-    own = [str(call.input[k]) for k in ("command", "code") if k in call.input]
-    return (*tool.paths(call.input), *own)
+def _named(tool: Tool, arguments: JsonObject, root: Path) -> tuple[Named, ...]:
+    named = [named_path(p, root) for p in tool.paths(arguments)]
+    if "command" in arguments:
+        named.append(named_command(str(arguments["command"])))
+    if "code" in arguments:
+        named.append(named_code(str(arguments["code"])))
+    return tuple(named)
 
 
-def _danger(call: ToolCall) -> tuple[str, ...]:
-    if not isinstance(call.input, dict):
-        return ()
-    if call.name == "python":
-        return danger_in_python(str(call.input.get("code", "")))
-    if call.name == "shell":
-        return danger_in_command(str(call.input.get("command", "")))
+def _danger(name: str, arguments: JsonObject) -> tuple[str, ...]:
+    if name == "python":
+        return danger_in_python(str(arguments.get("code", "")))
+    if name == "shell":
+        return danger_in_command(str(arguments.get("command", "")))
     return ()
 
 
-def _question(tool: Tool, call: ToolCall, danger: Sequence[str]) -> str:
-    shown = call.input if isinstance(call.input, dict) else {}
-    body = str(shown.get("code") or shown.get("command") or canonical(shown))
-    lines = body.strip().split("\n")
+def question(name: str, arguments: JsonObject, danger: Sequence[str], *, once: bool) -> str:
+    """Return what the person is asked; `once`: a rule wants it asked each time, so there is no wider yes."""
+    body = str(arguments.get("code") or arguments.get("command") or canonical(arguments))
+    lines = visible(body.strip()).split("\n")
     text = "\n".join(lines[:30]) + (f"\n… ({len(lines) - 30} more lines)" if len(lines) > 30 else "")
+    shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}\n… ({len(text) - SHOWN_CHARS} more characters)"
     why = f"\nIt {'; it '.join(danger)}." if danger else ""
-    choices = "Allow? [y]es, this [t]urn, this [n]otebook, [d]eny: "
-    return f"The agent wants to use {call.name}:\n{text[:4000]}{why}\n{choices}"
+    choices = "[y]es, [d]eny" if once else "[y]es, this [t]urn, this [n]otebook, [d]eny"
+    return f"The agent wants to use {name}:\n{shown}{why}\nAllow? {choices}: "

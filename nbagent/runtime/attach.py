@@ -15,32 +15,47 @@ from nbagent.tools.tool import Kernel
 MAX_ATTACHED = 10
 FILE_CHARS = 20_000
 IMAGE_BYTES = 3_500_000
-_NAME = re.compile(r"(?<![\w@./`])@(?:\"([^\"\n]+)\"|([\w./~-]*[\w/]))", re.UNICODE)
-_IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+IMAGE_PIXELS = 8_000  # the Messages API refuses an image with a longer side
+_NAME = re.compile(r"(?<![\w@./`\\])@(?:\"([^\"\n]+)\"|([\w./~-]*[\w/])(?!\())", re.UNICODE)
+_CODE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]+`")
+_DECORATORS = re.compile(r"(?m)^(?:[ \t]*@[\w.]+(?:\(.*\))?[ \t]*\n)+(?=[ \t]*(?:async[ \t]+def|def|class)\b)")
+_IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)  # fmt: skip
 
 
 def names_in(prompt: str) -> tuple[str, ...]:
     """Return what `@name` words of `prompt` name, each once, in order.
 
+    Addresses, code in backticks and decorators above a definition name nothing.
+
     >>> names_in("compare @df with @data/old.csv, not me@example.org")
     ('df', 'data/old.csv')
     """
-    found = [m.group(1) or m.group(2) for m in _NAME.finditer(prompt)]
-    return tuple(dict.fromkeys(n for n in found if n))[:MAX_ATTACHED]
+    plain = _DECORATORS.sub("", _CODE.sub("", prompt.replace("\r\n", "\n")))
+    found = [m.group(1) or m.group(2) for m in _NAME.finditer(plain)]
+    return tuple(dict.fromkeys(n for n in found if n))
 
 
 async def attach(prompt: str, *, kernel: Kernel | None, root: Path, sees_images: bool) -> tuple[Block, ...]:
     """Return the prompt as blocks: first the text as typed, then one block for each thing it names.
 
-    A name that is neither a variable nor a file stays text. Files stay inside `root`.
+    A name that is neither a variable nor a file stays text. Files stay inside `root`; what is not
+    attached although it is there is said in a block.
     """
     blocks: list[Block] = [text_block(prompt)]
     for name in names_in(prompt):
         found = await _variable(name, kernel)
         if found is None:
             found = _file(name, root, sees_images)
-        if found is not None:
-            blocks.append(found)
+        if found is None:
+            continue
+        if len(blocks) > MAX_ATTACHED:
+            blocks.append(text_block(f"<attached>no more than {MAX_ATTACHED} are attached; {name!r} is not</attached>"))
+            break
+        blocks.append(found)
     return tuple(blocks)
 
 
@@ -58,26 +73,64 @@ def _file(name: str, root: Path, sees_images: bool) -> Block | None:
     try:
         path = resolve(name, root, cwd=root)
     except ToolError:
-        return None
-    if not path.is_file():
-        return None
-    media = _IMAGES.get(path.suffix.lower())
+        return _outside(name, root)
     try:
-        if media is not None:
-            return _image(name, path, media, sees_images)
+        if not path.is_file():
+            return None
+        if path.suffix.lower() in _IMAGES:
+            return _image(name, path, sees_images)
         with path.open("rb") as file:
             raw = file.read(4 * FILE_CHARS + 1)
+        size = path.stat().st_size
     except OSError as error:
         return text_block(f'<attached file="{name}">cannot be read: {error.strerror}</attached>')
     if b"\0" in raw[:1024]:
-        return text_block(f'<attached file="{name}">is not text; {path.stat().st_size} bytes</attached>')
+        return text_block(f'<attached file="{name}">is not text; {size} bytes</attached>')
     capped = cap_text(clean_text(raw.decode("utf-8-sig", "replace")), FILE_CHARS)
-    return text_block(f'<attached file="{name}">\n{capped.text}\n</attached>')
+    more = f"\n[the file has {size:,} bytes; read it for the rest]" if size > len(raw) else ""
+    return text_block(f'<attached file="{name}">\n{capped.text}{more}\n</attached>')
 
 
-def _image(name: str, path: Path, media: str, sees_images: bool) -> Block:
+def _outside(name: str, root: Path) -> Block | None:
+    """Return a block saying that an existing file is not attached; None when there is no such file."""
+    try:
+        there = (root / Path(name).expanduser()).is_file()
+    except (OSError, ValueError, RuntimeError):
+        return None
+    if not there:
+        return None
+    return text_block(f'<attached file="{name}">not attached: it is outside the workspace</attached>')
+
+
+def _image(name: str, path: Path, sees_images: bool) -> Block:
     size = path.stat().st_size
-    if not sees_images or size > IMAGE_BYTES:
-        why = "is too large to show" if sees_images else "cannot be shown to this model"
+    why = "" if sees_images else "cannot be shown to this model"
+    if not why and size > IMAGE_BYTES:
+        why = "is too large to show"
+    if why:
         return text_block(f'<attached file="{name}">an image of {size} bytes; it {why}</attached>')
-    return image_block(media, base64.b64encode(path.read_bytes()).decode())
+    content = path.read_bytes()
+    media = _media_type(content)
+    if media is None:
+        return text_block(f'<attached file="{name}">{size} bytes that are no PNG, JPEG, GIF or WebP image</attached>')
+    width, height = _pixels(content, media)
+    if max(width, height) > IMAGE_PIXELS:
+        text = f"an image of {width} x {height} pixels; it is too large to show"
+        return text_block(f'<attached file="{name}">{text}</attached>')
+    return image_block(media, base64.b64encode(content).decode())
+
+
+def _media_type(content: bytes) -> str | None:
+    """Return what the content is: a provider refuses an image under the wrong name, and with it every later turn."""
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media for start, media in _SIGNATURES if content.startswith(start)), None)
+
+
+def _pixels(content: bytes, media: str) -> tuple[int, int]:
+    """Return width and height where the format says them at its beginning, else zeros."""
+    if media == "image/png":
+        return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
+    if media == "image/gif":
+        return int.from_bytes(content[6:8], "little"), int.from_bytes(content[8:10], "little")
+    return 0, 0

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nbagent.core.entries import Entry, TurnStart
 from nbagent.core.errors import JournalUnwritable, UsageProblem
 
 FOLDER = ".nbagent"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_NOT_COPIED = ("*.lock", "*.owner", "*.torn-*", "*.new", "session.json", "partial.json")
+_NAME = re.compile(r"\w[\w.-]{0,99}")  # as the setting `session`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,25 +60,30 @@ def known_sessions(base: Path) -> tuple[KnownSession, ...]:
     folder = sessions_folder(base)
     if not folder.is_dir():
         return ()
-    return tuple(_known(f) for f in sorted(folder.iterdir()) if f.is_dir())
+    return tuple(_known(f, base) for f in sorted(folder.iterdir()) if f.is_dir())
 
 
-def _known(folder: Path) -> KnownSession:
+def _known(folder: Path, base: Path) -> KnownSession:
     try:
         raw: dict[str, Any] = json.loads((folder / "session.json").read_text(encoding="utf-8"))
-        notebook = raw.get("notebook")
+        notebook = _absolute(base, raw["notebook"]) if raw.get("notebook") else None
         cells = frozenset(str(c) for c in raw.get("cells") or ())
     except (OSError, ValueError, AttributeError, TypeError):
         notebook, cells = None, frozenset()
-    return KnownSession(name=folder.name, folder=folder, notebook=Path(notebook) if notebook else None, cells=cells)
+    return KnownSession(name=folder.name, folder=folder, notebook=notebook, cells=cells)
+
+
+def _absolute(base: Path, notebook: Path | str) -> Path:
+    return Path(os.path.abspath(os.path.join(base, notebook)))
 
 
 def find_place(base: Path, notebook: Path | None, name: str | None, fresh: str) -> Place:
     """Return the session for `notebook`, made up to its folder's name but not yet on disk when new.
 
-    A session that names this path is resumed. One whose notebook is gone and that shares cells with
-    this notebook was renamed; one whose notebook is still there, sharing cells, was copied from: then
-    the conversation so far is copied too. `name` asks for a session by name. `fresh` is a new id.
+    A session that names this path is resumed. One that shares cells with this notebook and whose own
+    notebook is gone (or is another one by now) was renamed; one whose notebook is still there was copied
+    from: then the conversation so far is copied too. Of several, the one that shares most cells counts.
+    `name` asks for a session by name. `fresh` is a new id.
 
     Raises:
         UsageProblem: `name` cannot be the name of a session.
@@ -86,32 +93,46 @@ def find_place(base: Path, notebook: Path | None, name: str | None, fresh: str) 
         return _by_name(base, notebook, name, known)
     if notebook is None:
         return _new(base, None, f"session-{fresh[:6]}")
+    notebook = _absolute(base, notebook)
     for session in known:
         if session.notebook == notebook:
             return Place(name=session.name, folder=session.folder, notebook=notebook, how="resumed")
     cells = cell_ids(notebook)
-    kin = [s for s in known if s.notebook is not None and s.cells & cells]
-    for session in sorted(kin, key=lambda s: (-len(s.cells & cells), s.name)):
-        if session.notebook is not None and not session.notebook.exists():
+    shared = [s for s in known if s.notebook is not None and s.cells & cells]
+    kin = sorted(shared, key=lambda s: (-len(s.cells & cells), s.name))
+    for session in kin:
+        if _has_left(session):
             return Place(
-                name=session.name, folder=session.folder, notebook=notebook, how="renamed", origin=session.notebook.name
+                name=session.name, folder=session.folder, notebook=notebook, how="renamed", origin=_old_name(session)
             )
     place = _new(base, notebook, f"{_slug(notebook.stem)}-{fresh[:6]}")
     for session in kin:
-        if session.notebook is not None and _copy(session.folder, place.folder):
+        if _copy(session.folder, place.folder):
             return Place(
-                name=place.name, folder=place.folder, notebook=notebook, how="copied", origin=session.notebook.name
+                name=place.name, folder=place.folder, notebook=notebook, how="copied", origin=_old_name(session)
             )
     return place
 
 
+def _has_left(session: KnownSession) -> bool:
+    """Tell whether the session's notebook is gone from its path: no file, or a file with none of its cells."""
+    if session.notebook is None or not session.notebook.exists():
+        return True
+    return bool(there := cell_ids(session.notebook)) and not there & session.cells
+
+
+def _old_name(session: KnownSession) -> str:
+    return session.notebook.name if session.notebook else session.name
+
+
 def _by_name(base: Path, notebook: Path | None, name: str, known: Iterable[KnownSession]) -> Place:
     if not _NAME.fullmatch(name):
-        raise UsageProblem(f"{name!r} cannot name a session: use letters, digits, '.', '_' and '-', at most 80")
+        raise UsageProblem(f"{name!r} cannot name a session: use letters, digits, '.', '_' and '-', at most 100")
+    own = _absolute(base, notebook) if notebook else None
     for session in known:
         if session.name == name:
-            return Place(name=name, folder=session.folder, notebook=notebook or session.notebook, how="resumed")
-    return _new(base, notebook, name)
+            return Place(name=name, folder=session.folder, notebook=own or session.notebook, how="resumed")
+    return _new(base, own, name)
 
 
 def _new(base: Path, notebook: Path | None, name: str) -> Place:
@@ -137,7 +158,7 @@ def _copy(source: Path, target: Path) -> bool:
         return False
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.lock", "session.json", "partial.json"))
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(*_NOT_COPIED))
     except OSError as error:
         shutil.rmtree(target, ignore_errors=True)
         raise JournalUnwritable(
@@ -150,11 +171,17 @@ def _copy(source: Path, target: Path) -> bool:
 def remember(place: Place, cells: Iterable[str]) -> None:
     """Write `session.json`: whose session this is, and by which cells it is known again.
 
+    The notebook's path is kept relative to its folder where it lies in it, so that the folder may be moved.
+
     Raises:
         JournalUnwritable: the folder cannot be written.
     """
+    base = place.folder.parents[2] if place.folder.parent.parent.name == FOLDER else place.folder
+    notebook = place.notebook
+    if notebook is not None and notebook.is_relative_to(base):
+        notebook = notebook.relative_to(base)
     text = json.dumps(
-        {"name": place.name, "notebook": str(place.notebook) if place.notebook else None, "cells": sorted(cells)},
+        {"name": place.name, "notebook": notebook.as_posix() if notebook else None, "cells": sorted(cells)},
         ensure_ascii=False, indent=1,
     )  # fmt: skip
     path = place.folder / "session.json"
@@ -168,3 +195,8 @@ def remember(place: Place, cells: Iterable[str]) -> None:
         raise JournalUnwritable(
             f"{str(path)!r} cannot be written ({error.strerror}); check the folder's permissions and the disk"
         ) from error
+
+
+def cells_of(entries: Iterable[Entry]) -> set[str]:
+    """Return the ids of the cells whose turns are among `entries`."""
+    return {e.body.cell_id for e in entries if isinstance(e.body, TurnStart) and e.body.cell_id}

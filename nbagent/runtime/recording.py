@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from nbagent.core.errors import JournalUnwritable
 from nbagent.models.cassette import Cassette, recorded_turns, save, to_text
-from nbagent.store.secrets import Scrubber
 
 if TYPE_CHECKING:
     from nbagent.runtime.session import Session
@@ -33,7 +32,7 @@ class Recorder:
         source = "scripted" if scripted else session.live_source()
         cassette = Cassette(turns=turns, prefixes=prefixes, source=source, about=self.about)
         try:
-            save(self.path, to_text(cassette, Scrubber().value))
+            save(self.path, to_text(cassette, session.runner.scrubber.value))
         except OSError as error:
             raise JournalUnwritable(
                 f"the recording {str(self.path)!r} cannot be written ({error.strerror}); choose another file"

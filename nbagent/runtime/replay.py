@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from nbagent.core.entries import Entry
+from nbagent.core.errors import CassetteMiss
 from nbagent.core.tree import TurnNode
-from nbagent.models.cassette import Cassette, Player, last_key, prompt_text, recorded_turns
+from nbagent.core.turn import Limits
+from nbagent.core.view import build_view
+from nbagent.models.cassette import Cassette, Player, RecordedTurn, last_key, prompt_text, recorded_turns
 from nbagent.models.catalog import lookup
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.matching import CellKey
+from nbagent.runtime.playback import Playback
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
+from nbagent.runtime.rules import Rules
 from nbagent.runtime.turns import TurnRunner
+
+RUNS_AGAIN = frozenset({"python"})  # DECISIONS 23: what a reused turn does again
 
 
 async def replay_turn(
@@ -25,43 +34,107 @@ async def replay_turn(
     """
     tree = runner.writer.tree
     recorded = cassette.find(last_key(tree.path(target) if target is not None else []), prompt)
+    runner.close_broken()
     runner.writer.move_leaf(target, "fork")
     prefix = cassette.prefixes.get(recorded.start.prefix) or runner.new_prefix()
     start = replace(
         recorded.start, cell_id=cell.cell_id, source_hash=cell.source_hash, order=cell.order,
         prefix=runner.store_prefix(prefix),
     )  # fmt: skip
-    player = Player(recorded)
-    named = NamedModel(name=start.model, model=player, facts=lookup(start.model), source="recorded")
     return await runner.run(
-        named, ports, start=start, prompt=recorded.prompt, snapshot=recorded.snapshot,
-        limits=runner.limits(TurnOptions()), player=player,
+        _from_cassette(recorded), ports, start=start, prompt=recorded.prompt,
+        snapshot=recorded.stretches[0].snapshot, limits=_limits(recorded),
+        playback=_playback(runner, Player(recorded)),
     )  # fmt: skip
+
+
+async def replay_resume(runner: TurnRunner, cassette: Cassette, ports: TurnPorts) -> FinishedTurn:
+    """Go on with the last turn of the path as the recording did.
+
+    Raises:
+        CassetteMiss: it did not; nothing has changed.
+    """
+    done = recorded_turns(runner.writer.tree.path())
+    recorded = next((t for t in cassette.turns if done and t.key == done[-1].key), None)
+    if recorded is None or len(done[-1].stretches) >= len(recorded.stretches):
+        raise CassetteMiss("not recorded: the recording does not go on with this turn; run the next cell")
+    stretch = len(done[-1].stretches)
+    return await runner.run(
+        _from_cassette(recorded), ports, start=None, snapshot=recorded.stretches[stretch].snapshot,
+        limits=_limits(recorded), playback=_playback(runner, Player(recorded, stretch)),
+    )  # fmt: skip
+
+
+def _from_cassette(recorded: RecordedTurn) -> NamedModel:
+    model = recorded.start.model
+    return NamedModel(name=model, model=Player(recorded), facts=lookup(model), source="recorded")
+
+
+def _playback(runner: TurnRunner, player: Player) -> Playback:
+    """Return how a cassette is played: all of it runs, but what the person denied, or everything in plan mode."""
+    rules = Rules(allow=("*",), deny=runner.rules().deny)
+    return Playback(player=player, rules=rules, mode="plan" if runner.settings.mode == "plan" else "auto")
+
+
+def _limits(recorded: RecordedTurn) -> Limits:
+    """Return the limits that shape the requests; where others ended the turn, the recording ends it too."""
+    ceiling = recorded.start.limits.get("max_tokens")
+    return Limits(max_steps=None, max_tokens=ceiling if isinstance(ceiling, int) else None)
 
 
 async def reuse_turn(
-    runner: TurnRunner, named: NamedModel, prompt: str, cell: CellKey, earlier: TurnNode, target: str | None,
-    options: TurnOptions, ports: TurnPorts,
+    runner: TurnRunner, named: NamedModel, prompt: str, cell: CellKey, target: str | None, options: TurnOptions,
+    ports: TurnPorts,
 ) -> FinishedTurn | None:  # fmt: skip
-    """Show the recorded answer of the turn `earlier` again and run its code again; it costs nothing.
+    """Show the recorded answer to `prompt` after the entry `target` again and run its code again; it costs nothing.
 
-    Returns None when prompt, model or policy differ, or it did not complete: then the turn has to be run.
+    The code runs under the mode and rules of the session; what may not run keeps its recorded result.
+    Returns None when no completed turn has this prompt, model and policy after the same conversation.
     """
-    found = [r for r in recorded_turns(runner.writer.tree.path(earlier.last)) if r.start.turn == earlier.turn]
-    if not found or earlier.end is None or earlier.end.outcome != "completed":
+    tree = runner.writer.tree
+    path = tree.path(target) if target is not None else []
+    recorded = _reusable(runner, prompt, named.name, runner.policy(options), path)
+    if recorded is None:
         return None
-    recorded = found[-1]
-    if (prompt_text(recorded.prompt), recorded.start.model) != (prompt, named.name):
-        return None
-    if recorded.start.policy != runner.policy(options):
-        return None
+    mode = runner.mode(options)
+    runner.close_broken()
     runner.writer.move_leaf(target, "reuse")
     start = replace(
         recorded.start, turn=runner.writer.clock.new_id()[:8], cell_id=cell.cell_id, source_hash=cell.source_hash,
-        order=cell.order, mode=options.mode or runner.settings.mode,
+        order=cell.order, mode=mode,
     )  # fmt: skip
-    player = Player(recorded)
+    playback = Playback(
+        player=Player(recorded, runs=RUNS_AGAIN), rules=runner.rules(), mode=mode, asks_consent=False, free=True
+    )
     return await runner.run(
-        replace(named, model=player), ports, start=start, prompt=recorded.prompt, snapshot=recorded.snapshot,
-        limits=runner.limits(options), player=player, free=True,
+        named, ports, start=start, prompt=recorded.prompt, snapshot=recorded.stretches[0].snapshot,
+        limits=_limits(recorded), playback=playback,
     )  # fmt: skip
+
+
+def _reusable(
+    runner: TurnRunner, prompt: str, model: str, policy: str, path: Sequence[Entry]
+) -> RecordedTurn | None:
+    """Return the newest completed turn of any branch with this prompt after the very same conversation.
+
+    The conversation has to be the same to the byte: thinking in the recorded replies is signed over it.
+    """
+    tree = runner.writer.tree
+    before = build_view(path)
+    for node in reversed(tree.turns()):
+        if not _answers(node, model, policy):
+            continue
+        whole = tree.path(node.last)
+        begins = next(i for i, e in enumerate(whole) if e.id == node.start.id)
+        recorded = recorded_turns(whole[begins:])
+        if not recorded or len(recorded[0].stretches) != 1 or prompt_text(recorded[0].prompt) != prompt:
+            continue
+        same_head = before.turn is None or before.turn.prefix == node.body.prefix
+        if same_head and build_view(whole[:begins]).messages == before.messages:
+            return recorded[0]
+    return None
+
+
+def _answers(node: TurnNode, model: str, policy: str) -> bool:
+    completed = node.end is not None and node.end.outcome == "completed"
+    return completed and (node.body.model, node.body.policy) == (model, policy)

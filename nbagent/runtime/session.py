@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbagent.core.entries import TurnStart
 from nbagent.core.errors import Diagnostic, UsageProblem
 from nbagent.core.messages import Request
 from nbagent.core.tree import SessionTree, TurnNode
@@ -17,15 +16,16 @@ from nbagent.core.view import build_view
 from nbagent.models.anthropic import is_loopback
 from nbagent.models.cassette import Cassette
 from nbagent.models.catalog import lookup
-from nbagent.models.registry import NamedModel, check_known, open_model
+from nbagent.models.registry import NamedModel, check_known, open_model, with_endpoint_facts
 from nbagent.runtime.attach import attach
 from nbagent.runtime.clock import Clock, CountingClock, SystemClock
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
-from nbagent.runtime.places import Place, find_place, remember
+from nbagent.runtime.places import Place, cells_of, find_place, remember
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
 from nbagent.runtime.preview import preview_request
-from nbagent.runtime.replay import replay_turn, reuse_turn
+from nbagent.runtime.replay import replay_resume, replay_turn, reuse_turn
+from nbagent.runtime.spent import DayLedger
 from nbagent.runtime.turns import TurnRunner
 from nbagent.runtime.writer import NoLog, SessionWriter
 from nbagent.store.artifacts import Artifacts
@@ -60,6 +60,7 @@ class Session:
         self._environ = environ
         self._scratch = scratch
         self._models: dict[str, NamedModel] = {}
+        self._asked: set[str] = set()
         self._earlier = frozenset(t.turn for t in self.tree.turns())
         self._previous: TurnNode | None = None
         self.model_name: str | None = None
@@ -80,13 +81,15 @@ class Session:
         journal = Journal.open(place.journal)
         tree = SessionTree(journal.entries)
         scrubber = Scrubber(secret_values(environ))
-        writer = SessionWriter(journal, tree, clock, scrubber.entry)
+        day = DayLedger(home, place.name)
+        writer = SessionWriter(journal, tree, clock, scrubber.entry, day.add)
         runner = _runner(writer, Artifacts(place.artifacts, folder), settings, folder, home)
+        runner.scrubber, runner.day = scrubber, day
         writer.recover_partial()
         opened = Opened(
             how=place.how, origin=place.origin, turns=len(tree.turns_on_path()), diagnostics=tuple(journal.diagnostics)
         )
-        remember(place, _cells(tree))
+        remember(place, cells_of(tree))
         return cls(place=place, runner=runner, opened=opened, environ=environ, journal=journal)
 
     @classmethod
@@ -130,13 +133,35 @@ class Session:
 
     def model(self, name: str | None = None) -> NamedModel:
         """Return the model `name`; without one that of the session, else of the last turn, else of the settings."""
+        named = self._named(name)
+        check_known(named, base_url=self._base_url)
+        return named
+
+    async def ready_model(self, name: str | None = None) -> NamedModel:
+        """Return the model as `model` does, ready to be called: its limits as the provider tells them, asked once.
+
+        Raises:
+            MissingKey: it could not be called.
+            UsageProblem: neither the table nor the provider knows it.
+        """
+        named = self._named(name)
+        named.model.check_ready()
+        if named.name not in self._asked:
+            named = self._models[named.name] = await with_endpoint_facts(named)
+            self._asked.add(named.name)
+        check_known(named, base_url=self._base_url)
+        return named
+
+    def _named(self, name: str | None) -> NamedModel:
         chosen = name or self.model_name or self.settings.model
         if chosen not in self._models:
-            base_url = self.settings.base_url
-            named = open_model(chosen, environ=self._environ, base_url=base_url, folder=self.runner.folder)
-            check_known(named, base_url=base_url or self._environ.get("ANTHROPIC_BASE_URL"))
-            self._models[chosen] = named
+            base_url, folder = self.settings.base_url, self.runner.folder
+            self._models[chosen] = open_model(chosen, environ=self._environ, base_url=base_url, folder=folder)
         return self._models[chosen]
+
+    @property
+    def _base_url(self) -> str | None:
+        return self.settings.base_url or self._environ.get("ANTHROPIC_BASE_URL")
 
     # ------------------------------------------------------------ turns
 
@@ -146,33 +171,29 @@ class Session:
         Raises:
             MissingKey, UsageProblem, CassetteMiss, PolicyError: before anything is written.
         """
-        rerun = options.rerun or self.settings.rerun
-        earlier = self._earlier_turn(cell)
-        forks, parent = fork_parent(earlier) if rerun != "append" else (False, None)
-        target = None if options.new else (parent if forks else self.tree.leaf)
-        if self.cassette is not None:
-            done = await replay_turn(self.runner, self.cassette, prompt, cell, target, ports)
-            return self._after(done)
-        named = self.model(options.model)
-        if rerun == "reuse" and earlier is not None and forks:
-            reused = await reuse_turn(self.runner, named, prompt, cell, earlier, target, options, ports)
-            if reused is not None:
-                return self._after(reused)
-        named.model.check_ready()
+        earlier, target = self._place_of(cell, options)
         runner = self.runner
+        if self.cassette is not None:
+            return self._after(await replay_turn(runner, self.cassette, prompt, cell, target, ports), earlier)
+        if earlier is not None and (options.rerun or self.settings.rerun) == "reuse":
+            named = self._named(options.model)
+            reused = await reuse_turn(runner, named, prompt, cell, target, options, ports)
+            if reused is not None:
+                return self._after(reused, earlier)
+        named = await self.ready_model(options.model)
+        moves = target != self.tree.leaf
         path = self.tree.path(target) if target is not None else []
         start = runner.start_of(runner.writer.clock.new_id()[:8], path, named, options, cell)
-        blocks = await attach(
-            prompt, kernel=ports.kernel, root=runner.folder, sees_images=named.facts.sees_images
-        )
+        blocks = await attach(prompt, kernel=ports.kernel, root=runner.folder, sees_images=named.facts.sees_images)
+        runner.writer.recover_partial()  # of a turn that could not write its reply, the disk being full
         runner.close_broken()
-        if options.new or forks:
+        if moves:
             runner.writer.move_leaf(target, "new" if options.new else "fork")
         snapshot = await runner.snapshot(self.tree.path(), ports, start.masked_tools)
         done = await runner.run(
             named, ports, start=start, prompt=blocks, snapshot=snapshot, limits=runner.limits(options)
         )
-        return self._after(done)
+        return self._after(done, earlier)
 
     async def resume(self, options: TurnOptions, ports: TurnPorts) -> FinishedTurn:
         """Go on with the last turn, which was stopped, cut off, failed, or lost with its kernel.
@@ -184,11 +205,13 @@ class Session:
         if not nodes:
             raise UsageProblem("there is no turn to go on with; run a %%agent cell first")
         last = nodes[-1]
+        if self.cassette is not None:
+            return await replay_resume(self.runner, self.cassette, ports)
         if last.end is not None and last.end.outcome == "completed":
             raise UsageProblem("the last turn is complete; there is nothing to go on with. Write a new %%agent cell")
-        named = self.model(options.model or last.body.model)
-        named.model.check_ready()
+        named = await self.ready_model(options.model or last.body.model)
         runner = self.runner
+        runner.writer.recover_partial()
         snapshot = await runner.snapshot(self.tree.path(), ports, last.body.masked_tools)
         return await runner.run(named, ports, start=None, snapshot=snapshot, limits=runner.limits(options))
 
@@ -198,28 +221,32 @@ class Session:
             turns = tuple(t for t in turns if t.turn in self._earlier)
         return earlier_turn(turns, cell, previous=self._previous)
 
-    def _after(self, done: FinishedTurn) -> FinishedTurn:
-        self._previous = next((t for t in self.tree.turns() if t.turn == done.output.turn), None)
+    def _place_of(self, cell: CellKey, options: TurnOptions) -> tuple[TurnNode | None, str | None]:
+        """Return the cell's earlier turn, and the entry after which its turn comes."""
+        earlier = self._earlier_turn(cell)
+        forks, parent = fork_parent(earlier)
+        forks = forks and (options.rerun or self.settings.rerun) != "append"
+        return earlier, None if options.new else (parent if forks else self.tree.leaf)
+
+    def _after(self, done: FinishedTurn, earlier: TurnNode | None) -> FinishedTurn:
+        self._previous = earlier or next((t for t in self.tree.turns() if t.turn == done.output.turn), None)
         if self._journal is not None:
-            remember(self.place, _cells(self.tree))
+            remember(self.place, cells_of(self.tree))
         return done
 
     def live_source(self) -> str:
         """Return what a recording of this session is of: "live", or "fake" for a service on this machine."""
-        base_url = self.settings.base_url or self._environ.get("ANTHROPIC_BASE_URL")
-        return "fake" if base_url and is_loopback(base_url) else "live"
+        return "fake" if is_loopback(self._base_url) else "live"
 
     async def preview(self, prompt: str, cell: CellKey, options: TurnOptions, ports: TurnPorts) -> Request:
         """Return what `send` would send first; nothing is sent or written."""
-        forks, parent = fork_parent(self._earlier_turn(cell))
-        leaf = None if options.new else (parent if forks else self.tree.leaf)
+        _, leaf = self._place_of(cell, options)
         path = self.tree.path(leaf) if leaf is not None else []
         named, runner = self.model(options.model), self.runner
         start = runner.start_of("preview", path, named, options, cell)
-        images = named.facts.sees_images
-        blocks = await attach(prompt, kernel=ports.kernel, root=runner.folder, sees_images=images) if prompt else ()
+        blocks = await attach(prompt, kernel=ports.kernel, root=runner.folder, sees_images=named.facts.sees_images)
         snapshot = await runner.snapshot(path, ports, start.masked_tools)
-        return preview_request(runner, named, path, start=start, snapshot=snapshot, prompt=blocks)
+        return preview_request(runner, named, path, start=start, snapshot=snapshot, prompt=blocks if prompt else ())
 
     # ------------------------------------------------------------ looking and moving
 
@@ -261,20 +288,13 @@ class Session:
         path = self.tree.path()
         view = build_view(path)
         start = view.turn
-        facts = lookup(start.model if start and not self.model_name else self.model_name or self.settings.model)
+        name = start.model if start and not self.model_name else self.model_name or self.settings.model
+        facts = self._models[name].facts if name in self._models else lookup(name)
         runner = self.runner
         prefix = runner.prefix_of(start.prefix) if start else runner.new_prefix()
         return runner.gauge.occupancy(view, prefix, facts, runner.budget(facts), path)
 
 
-def _cells(tree: SessionTree) -> set[str]:
-    return {e.body.cell_id for e in tree if isinstance(e.body, TurnStart) and e.body.cell_id}
-
-
-def _runner(
-    writer: SessionWriter, artifacts: Artifacts, settings: Settings, folder: Path, home: Path
-) -> TurnRunner:
+def _runner(writer: SessionWriter, artifacts: Artifacts, settings: Settings, folder: Path, home: Path) -> TurnRunner:
     tools = {t.spec.name: t for t in builtin_tools()}
-    return TurnRunner(
-        writer=writer, artifacts=artifacts, settings=settings, folder=folder, home=home, tools=tools
-    )
+    return TurnRunner(writer=writer, artifacts=artifacts, settings=settings, folder=folder, home=home, tools=tools)

@@ -15,6 +15,7 @@ from nbagent.tools.tool import ToolSpec
 INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "CONTEXT.md")
 FILE_CHARS, ALL_CHARS = 12_000, 60_000  # OpenClaw's limits of start-up files (OC-C6)
 HEAD_SHARE = 0.75
+MIN_CONTENT_CHARS = 16
 MAX_READ_CHARS = 1 << 20
 
 SYSTEM_TEXT = """\
@@ -35,23 +36,23 @@ their cell, so do not repeat it in words. Keep each call small, and give variabl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupFile:
-    """A file that is read when a conversation starts. `category` is instructions or memory."""
+    """A file that is read when a conversation starts. `category` is instructions or memory.
+
+    `text` is what fits within the limits; `mark` a short hash of the whole text, to notice a change.
+    """
 
     name: str
     category: str
     text: str
-
-    @property
-    def mark(self) -> str:
-        """A short hash of the text, to notice a change."""
-        return hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()[:16]
+    mark: str
 
 
 def startup_files(folder: Path, home: Path) -> tuple[tuple[StartupFile, ...], tuple[Diagnostic, ...]]:
     """Return the start-up files that hold for `folder`, far folders first, within the limits, and what was cut.
 
     Instruction files are taken from `home`, then from every folder from the repository's top down to
-    `folder`; MEMORY.md from `home` and from `.nbagent` beside the notebook (CC-M1, OC-C6).
+    `folder`; MEMORY.md from `home` and from `.nbagent` beside the notebook (CC-M1, OC-C6). Blank ones
+    are left out; a name that links to a file already taken is not taken again.
     """
     found: list[tuple[Path, str]] = [(home / n, "instructions") for n in INSTRUCTION_NAMES]
     for place in _chain(folder):
@@ -59,41 +60,42 @@ def startup_files(folder: Path, home: Path) -> tuple[tuple[StartupFile, ...], tu
     found.extend([(home / "MEMORY.md", "memory"), (folder / ".nbagent" / "MEMORY.md", "memory")])
     files: list[StartupFile] = []
     notes: list[Diagnostic] = []
+    taken: set[str] = set()
     left = ALL_CHARS
     for path, category in found:
-        text = _read(path, notes)
+        real = os.path.realpath(path)
+        text = "" if real in taken else _read(path, notes)
         if not text.strip():
             continue
+        taken.add(real)
         name = _display_name(path, folder, home)
-        cut = _fit(text.strip(), min(FILE_CHARS, left), name)
+        cut = fit(text.strip(), min(FILE_CHARS, left), name)
         if len(cut) < len(text.strip()):
-            cause = f"only {len(cut):,} of {len(text):,} characters are loaded at start"
+            cause = f"only {len(cut):,} of {len(text.strip()):,} characters are loaded at start"
             remedy = "shorten it, or move parts into files the agent reads when needed"
             notes.append(Diagnostic(path=str(path), line=None, cause=cause, remedy=remedy))
         left -= len(cut)
         if cut:
-            files.append(StartupFile(name=name, category=category, text=cut))
+            mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+            files.append(StartupFile(name=name, category=category, text=cut, mark=mark))
     return tuple(files), tuple(notes)
 
 
 def _chain(folder: Path) -> list[Path]:
     """Return the folders from the repository's top (or `folder` itself) down to `folder`."""
-    places = [folder]
-    for parent in folder.parents:
-        if any((p / ".git").exists() for p in places):
-            break
-        places.append(parent)
-    if not any((p / ".git").exists() for p in places):
-        places = [folder]
-    return list(reversed(places))
+    places = [folder, *folder.parents]
+    top = next((i for i, place in enumerate(places) if (place / ".git").exists()), 0)
+    return list(reversed(places[: top + 1]))
 
 
 def _read(path: Path, notes: list[Diagnostic]) -> str:
     try:
+        if not path.exists() and not path.is_symlink():
+            return ""
+        if not path.is_file():
+            raise OSError(0, "not an ordinary file")
         with path.open(encoding="utf-8-sig") as file:
             return file.read(MAX_READ_CHARS)
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
     except UnicodeDecodeError:
         notes.append(Diagnostic(path=str(path), line=None, cause="is not UTF-8", remedy="save it as UTF-8"))
     except OSError as error:
@@ -102,15 +104,21 @@ def _read(path: Path, notes: list[Diagnostic]) -> str:
     return ""
 
 
-def _fit(text: str, limit: int, name: str) -> str:
-    if len(text) <= limit:
+def fit(text: str, limit_chars: int, name: str) -> str:
+    """Return at most `limit_chars` of `text`: its head and its tail, and between them a marker that names the file.
+
+    Where space is tight the marker is short. Source: OpenClaw 2026.5.28, EAH 58-292 (OC-C6).
+    """
+    if len(text) <= limit_chars:
         return text
-    marker = f"\n[… the middle of {name} is left out; read the file for all of it …]\n"
-    room = limit - len(marker)
+    marker = f"\n[… the middle of {name} is left out; read the file for all of its {len(text):,} characters …]\n"
+    if limit_chars - len(marker) < max(MIN_CONTENT_CHARS, limit_chars // 2):
+        marker = "…"
+    room = limit_chars - len(marker)
     if room <= 0:
         return ""
-    head = int(room * HEAD_SHARE)
-    return text[:head] + marker + text[len(text) - (room - head) :]
+    tail = int(room * (1 - HEAD_SHARE))
+    return text[: room - tail] + marker + text[len(text) - tail :]
 
 
 def _display_name(path: Path, folder: Path, home: Path) -> str:

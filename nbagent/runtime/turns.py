@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,25 @@ from nbagent.core.budget import Budget, Usage
 from nbagent.core.effects import Notice, TurnBegan, TurnDone
 from nbagent.core.entries import Entry, Snapshot, TurnStart, UsageReported
 from nbagent.core.errors import PolicyError, UsageProblem
-from nbagent.core.messages import Block, Prefix, Request
+from nbagent.core.messages import Block, Prefix, Request, ToolCall
 from nbagent.core.turn import Limits, TurnInput, TurnOutput, close_broken_turn, run_turn
-from nbagent.core.view import View, ViewFold, build_view, visible_results
-from nbagent.models.cassette import Player, RecordedTurn
+from nbagent.core.view import View, build_view
 from nbagent.models.catalog import ModelFacts
 from nbagent.models.registry import NamedModel
-from nbagent.runtime.approvals import Approvals, Rules, granted_in, granted_this_turn
+from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
 from nbagent.runtime.driver import Driver
 from nbagent.runtime.gauge import SessionGauge, price
 from nbagent.runtime.matching import CellKey
+from nbagent.runtime.playback import Playback, Withheld, played
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
-from nbagent.runtime.startup import make_prefix, startup_files
+from nbagent.runtime.rules import Rules
+from nbagent.runtime.seen import SeenResults
+from nbagent.runtime.spent import DayLedger, utc_day
+from nbagent.runtime.startup import StartupFile, make_prefix, startup_files
 from nbagent.runtime.toolbox import Toolbox
 from nbagent.runtime.writer import SessionWriter
 from nbagent.store.artifacts import Artifacts
+from nbagent.store.secrets import Scrubber
 from nbagent.store.settings import Settings
 from nbagent.tools.output import cap_chars
 from nbagent.tools.tool import Artifact, Tool, ToolContext, ToolSpec
@@ -40,7 +44,11 @@ MODES = ("plan", "ask", "auto")
 
 @dataclass(slots=True, kw_only=True)
 class TurnRunner:
-    """What turns of one session share. `folder` is where the notebook is; it is the workspace root too."""
+    """What turns of one session share. `folder` is where the notebook is; it is the workspace root too.
+
+    `day` is the person's ledger over all sessions, None where nothing is paid. `notices` are lines for
+    the person that the next turn to end brings.
+    """
 
     writer: SessionWriter
     artifacts: Artifacts
@@ -50,6 +58,9 @@ class TurnRunner:
     tools: Mapping[str, Tool]
     gauge: SessionGauge = field(default_factory=SessionGauge)
     prefixes: dict[str, Prefix] = field(default_factory=dict)
+    scrubber: Scrubber = field(default_factory=Scrubber)
+    day: DayLedger | None = None
+    notices: list[str] = field(default_factory=list)
 
     # ------------------------------------------------------------ the head
 
@@ -93,13 +104,15 @@ class TurnRunner:
             seen = tuple(
                 SeenVariable(name=v.name, type=v.type_name, shape=v.shape, identity=v.identity) for v in found
             )
-        files, _ = startup_files(self.folder, self.home)
+        before, first = last_state(path), build_view(path).turn is None
+        files, problems = startup_files(self.folder, self.home)
+        if first or before.get("files") != _marks(files):
+            self.notices.extend(map(str, problems))
         now = Surroundings(
             today=self.writer.clock.today(), kernel=ports.kernel_id, observe=observe, variables=seen, cells=ports.cells,
-            files={f.name: f.text for f in files}, file_marks={f.name: f.mark for f in files}, masked=masked,
+            files={f.name: f.text for f in files}, file_marks=_marks(files), masked=masked,
         )  # fmt: skip
-        first = build_view(path).turn is None
-        return compose(last_state(path), now, first=first)
+        return compose(before, now, first=first)
 
     def masked(self, start_specs: Sequence[str], options: TurnOptions, mode: str) -> tuple[str, ...]:
         """Return the tools of the prefix that this turn may not use."""
@@ -120,9 +133,7 @@ class TurnRunner:
         self, turn: str, path: Sequence[Entry], named: NamedModel, options: TurnOptions, cell: CellKey
     ) -> TurnStart:
         """Return the entry that a new turn begins with."""
-        mode = options.mode or self.settings.mode
-        if mode not in MODES:
-            raise UsageProblem(f"unknown mode {mode!r}; the modes are: {', '.join(MODES)}")
+        mode = self.mode(options)
         digest = self.root_prefix(path)
         names = [str(t["name"]) for t in self.prefix_of(digest).tools]
         limits = self.limits(options)
@@ -131,6 +142,17 @@ class TurnRunner:
             source_hash=cell.source_hash, order=cell.order, masked_tools=self.masked(names, options, mode),
             options=provider_options(named), limits={k: v for k, v in vars_of(limits).items() if v is not None},
         )  # fmt: skip
+
+    def mode(self, options: TurnOptions) -> str:
+        """Return the permission mode of a turn.
+
+        Raises:
+            UsageProblem: there is none of that name.
+        """
+        mode = options.mode or self.settings.mode
+        if mode not in MODES:
+            raise UsageProblem(f"unknown mode {mode!r}; the modes are: {', '.join(MODES)}")
+        return mode
 
     def policy(self, options: TurnOptions) -> str:
         """Return the policy's name.
@@ -179,49 +201,47 @@ class TurnRunner:
         prompt: tuple[Block, ...] = (),
         snapshot: Snapshot | None = None,
         limits: Limits,
-        player: Player | None = None,
-        free: bool = False,
+        playback: Playback | None = None,
     ) -> FinishedTurn:
-        """Drive a turn at the leaf: a new one, or with `start` None the last one on.
-
-        `player` plays a recording; `free` prices its calls at nothing (they were paid for once).
-        """
+        """Drive a turn at the leaf: a new one, or with `start` None the last one on; with `playback` a recorded one."""
         tree = self.writer.tree
         path = tree.path()
-        before = len(tree)
+        before = len(path)
         current = start or build_view(path).turn
         if current is None:
             raise UsageProblem("there is no turn to go on with; run a %%agent cell first")
         number = sum(1 for e in path if isinstance(e.body, TurnStart)) + (1 if start else 0)
         window = self.budget(named.facts).window_tokens
-        replayed = player is not None
+        replayed = playback is not None
         ports.sink(
             TurnBegan(turn=current.turn, number=number, model=current.model, window_tokens=window, replayed=replayed)
         )
-        driver = self._driver(named, ports, current, number, player)
+        driver = self._driver(named, ports, current, number, playback)
         session, day = self.spent()
         turn = TurnInput(
             path=path, start=start, prompt=prompt, snapshot=snapshot, limits=limits, reply_tokens=REPLY_TOKENS,
             assemble=lambda view, begun, room: self.request(view, begun, room, named),
-            price=lambda model, usage: 0.0 if free else price(named.facts, usage),
+            price=lambda model, usage: 0.0 if playback and playback.free else price(named.facts, usage),
             output_tokens=lambda usage: Usage.from_wire(usage).output_tokens,
             spent_session_usd=session, spent_day_usd=day,
         )  # fmt: skip
-        output = await driver.run(run_turn(turn))
-        return self._finished(output, ports, driver, before=before, number=number, window=window, player=player)
+        steps = run_turn(turn) if playback is None else played(run_turn(turn), playback.player)
+        output = await driver.run(steps)
+        return self._finished(output, ports, driver, before=before, number=number, window=window, playback=playback)
 
     def _finished(
         self, output: TurnOutput, ports: TurnPorts, driver: Driver, *, before: int, number: int, window: int,
-        player: Player | None,
+        playback: Playback | None,
     ) -> FinishedTurn:  # fmt: skip
-        entries = tuple(list(self.writer.tree)[before:])
+        entries = tuple(self.writer.tree.path()[before:])
         reports = [e.body for e in entries if isinstance(e.body, UsageReported)]
         used = Usage.from_wire(reports[-1].usage).context_tokens if reports else 0
         total = Usage()
         for report in reports:
             total += Usage.from_wire(report.usage)
-        for problem in driver.toolbox.problems:
-            ports.sink(Notice(text=problem))
+        notices = self._take_notices(driver)
+        for line in notices:
+            ports.sink(Notice(text=line))
         ports.sink(
             TurnDone(
                 outcome=output.outcome, message=output.message, steps=output.steps, context_tokens=used,
@@ -230,38 +250,55 @@ class TurnRunner:
         )  # fmt: skip
         return FinishedTurn(
             output=output, entries=entries, number=number, context_tokens=used, window_tokens=window,
-            replayed=player is not None, differences=tuple(player.differences) if player else (),
+            replayed=playback is not None, differences=tuple(playback.player.differences) if playback else (),
+            notices=notices,
         )  # fmt: skip
+
+    def _take_notices(self, driver: Driver) -> tuple[str, ...]:
+        lines = [*self.notices, *driver.toolbox.problems]
+        self.notices.clear()
+        if self.day is not None and self.day.problem:
+            lines.append(self.day.problem)
+            self.day.problem = ""
+        return tuple(dict.fromkeys(lines))
 
     def _driver(
-        self, named: NamedModel, ports: TurnPorts, start: TurnStart, number: int, player: Player | None
+        self, named: NamedModel, ports: TurnPorts, start: TurnStart, number: int, playback: Playback | None
     ) -> Driver:
-        path = self.writer.tree.path()
+        tools, tree = dict(self.tools), self.writer.tree
         approvals = Approvals(
-            tools=dict(self.tools), mode=start.mode, rules=self.rules(), ask=ports.ask,
-            granted_turn=granted_this_turn(path), granted_notebook=granted_in(path),
+            tools=tools, mode=start.mode, rules=self.rules(), ask=ports.ask, root=self.folder,
+            granted_turn=granted_this_turn(tree.path()), granted_notebook=granted_in(tree),
         )  # fmt: skip
-        if player is not None:
-            approvals = replace(approvals, mode="auto", rules=Rules(allow=("*",)))
-        counter = iter(range(1, 1 << 30))
-
-        def context(call: Any) -> ToolContext:
-            now = self.writer.tree.path()
-            seen = visible_results(ViewFold(now).view(), now)
-            window = self.budget(named.facts).window_tokens
-            return ToolContext(
-                call_id=call.id, root=self.folder, cwd=self.folder, cap_chars=cap_chars(window), window_tokens=window,
-                keep=self.keep, kernel=ports.kernel, notebook=ports.notebook,
-                extra_roots=(self.artifacts.folder, self.home / "skills"),
-                seen={str(m["key"]): m for m in seen.values() if "key" in m}, sees_images=named.facts.sees_images,
-                label=f"{number}.{next(counter)}", estimate=self.gauge.meter(named.facts.family).text,
-            )  # fmt: skip
-
-        toolbox = Toolbox(tools=dict(self.tools), context=context, tape=player, consent=ports.consent)
+        consent = ports.consent
+        if playback is not None:
+            withheld = playback.player.not_run()
+            approvals = replace(approvals, mode=playback.mode, rules=playback.rules, withheld=withheld)
+            tools = {name: Withheld(tool=tool, reasons=withheld) for name, tool in tools.items()}
+            consent = ports.consent if playback.asks_consent else None
+        player = playback.player if playback is not None else None
+        context = self._contexts(named, ports, number)
+        toolbox = Toolbox(tools=tools, context=context, tape=player, consent=consent)
         return Driver(
             writer=self.writer, model=player or named.model, toolbox=toolbox, approvals=approvals, gauge=self.gauge,
             clock=self.writer.clock, sink=ports.sink, steering=ports.steering, on_request=ports.on_request,
         )  # fmt: skip
+
+    def _contexts(self, named: NamedModel, ports: TurnPorts, number: int) -> Callable[[ToolCall], ToolContext]:
+        """Return what makes the context of each call of turn `number`."""
+        counter = itertools.count(1)
+        window = self.budget(named.facts).window_tokens
+
+        def context(call: ToolCall) -> ToolContext:
+            return ToolContext(
+                call_id=call.id, root=self.folder, cwd=self.folder, cap_chars=cap_chars(window), window_tokens=window,
+                keep=self.keep, kernel=ports.kernel, notebook=ports.notebook,
+                extra_roots=(self.artifacts.folder, self.home / "skills"), seen=SeenResults(self.writer.tree.path),
+                sees_images=named.facts.sees_images, label=f"{number}.{next(counter)}",
+                estimate=self.gauge.meter(named.facts.family).text,
+            )  # fmt: skip
+
+        return context
 
     def rules(self) -> Rules:
         """Return the person's rules on tools."""
@@ -275,15 +312,20 @@ class TurnRunner:
         return Artifact(digest=digest, path=self.artifacts.shown_path(digest), size_bytes=size)
 
     def spent(self) -> tuple[float, float]:
-        """Return what this session cost in all, and today (UTC), in US dollars."""
-        day = datetime.datetime.fromtimestamp(self.writer.clock.now(), datetime.UTC).date()
-        session = today = 0.0
+        """Return what this session cost in all, and what all sessions of the person cost today (UTC), US dollars."""
+        today = utc_day(self.writer.clock.now())
+        session = here = 0.0
         for entry in self.writer.tree:
-            if isinstance(entry.body, UsageReported):
+            if isinstance(entry.body, UsageReported) and entry.body.cost_usd:
                 session += entry.body.cost_usd
-                if datetime.datetime.fromtimestamp(entry.at, datetime.UTC).date() == day:
-                    today += entry.body.cost_usd
-        return session, today
+                here += entry.body.cost_usd if utc_day(entry.at) == today else 0.0
+        if self.day is None or self.settings.limits.day_cost_usd is None:
+            return session, here
+        return session, max(here, self.day.spent_on(today))
+
+
+def _marks(files: Sequence[StartupFile]) -> dict[str, str]:
+    return {f.name: f.mark for f in files}
 
 
 def provider_options(named: NamedModel) -> dict[str, Any]:
@@ -291,13 +333,6 @@ def provider_options(named: NamedModel) -> dict[str, Any]:
     if named.source == "live" and named.facts.thinking in ("adaptive", "always"):
         return {"thinking": {"type": "adaptive", "display": "summarized"}}
     return {}
-
-
-def replayed_start(recorded: RecordedTurn, cell: CellKey, prefix: str) -> TurnStart:
-    """Return the start of a replayed turn: as recorded, at this cell."""
-    return replace(
-        recorded.start, cell_id=cell.cell_id, source_hash=cell.source_hash, order=cell.order, prefix=prefix
-    )
 
 
 def vars_of(value: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from nbagent.core.entries import AssistantMessage, Body, Entry, LeafMoved, TurnEnd
+from nbagent.core.entries import AssistantMessage, Body, Entry, LeafMoved, TurnEnd, UsageReported
 from nbagent.core.messages import Block
 from nbagent.core.tree import SessionTree
 from nbagent.runtime.clock import Clock
@@ -59,12 +59,17 @@ class NoLog:
 
 
 class SessionWriter:
-    """Writes at the leaf of `tree`. Every write holds the lock, so that other threads may write too."""
+    """Writes at the leaf of `tree`. Every write holds the lock, so that other threads may write too.
+
+    `paid` is told of every measured call that cost something: when (UTC seconds), US dollars.
+    """
 
     def __init__(
-        self, log: Log, tree: SessionTree, clock: Clock, scrub: Callable[[Entry], Entry] = lambda entry: entry
-    ) -> None:
+        self, log: Log, tree: SessionTree, clock: Clock, scrub: Callable[[Entry], Entry] = lambda entry: entry,
+        paid: Callable[[float, float], None] = lambda at, usd: None,
+    ) -> None:  # fmt: skip
         self.log = log
+        self._paid = paid
         self.tree = tree
         self.clock = clock
         self._scrub = scrub
@@ -93,6 +98,8 @@ class SessionWriter:
         self.tree.add(entry)
         if isinstance(body, TurnEnd):
             self.log.sync()
+        elif isinstance(body, UsageReported) and body.cost_usd > 0:
+            self._paid(entry.at, body.cost_usd)
         return entry
 
     def save_partial(self, blocks: tuple[Block, ...], model: str, step: int) -> None:

@@ -8,52 +8,94 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 
+_NETWORK, _PROCESS = "uses the network", "starts another process"
 _MODULES = {
-    "subprocess": "starts another process", "socket": "uses the network", "requests": "uses the network",
-    "httpx": "uses the network", "httpx2": "uses the network", "aiohttp": "uses the network",
-    "urllib": "uses the network", "urllib3": "uses the network", "http": "uses the network",
-    "ftplib": "uses the network", "smtplib": "sends mail", "paramiko": "uses the network",
-    "boto3": "uses the network", "ctypes": "calls native code", "pty": "starts another process",
-    "multiprocessing": "starts another process", "keyring": "reads credentials", "shutil": "",
+    "subprocess": _PROCESS, "pty": _PROCESS, "multiprocessing": _PROCESS, "pexpect": _PROCESS, "sh": _PROCESS,
+    "ctypes": "calls native code", "cffi": "calls native code", "keyring": "reads credentials",
+    "getpass": "reads credentials", "smtplib": "sends mail",
+    **dict.fromkeys(
+        ("socket", "requests", "httpx", "httpx2", "aiohttp", "urllib", "urllib3", "http", "ftplib", "telnetlib",
+         "imaplib", "poplib", "xmlrpc", "paramiko", "boto3", "websocket", "websockets", "pycurl", "wget", "gdown",
+         "webbrowser", "yfinance", "huggingface_hub", "kagglehub", "anthropic", "openai"),
+        _NETWORK,
+    ),
 }  # fmt: skip
+_HARMLESS = frozenset({"urllib.parse", "http.HTTPStatus", "socket.gethostname", "getpass.getuser"})
+_STARS = frozenset({"os", "shutil", "builtins"})
 
 _CALLS = {
     "os.remove": "deletes files", "os.unlink": "deletes files", "os.rmdir": "deletes folders",
     "os.removedirs": "deletes folders", "shutil.rmtree": "deletes folders", "shutil.move": "moves files",
-    "os.rename": "moves files", "os.replace": "moves files", "os.system": "runs a shell command",
-    "os.popen": "runs a shell command", "os.kill": "ends processes", "os.fork": "starts another process",
-    "eval": "runs code from text", "exec": "runs code from text", "__import__": "imports by name",
-    "get_ipython": "drives the shell", "os.truncate": "empties files", "os.chmod": "changes permissions",
-    "pip.main": "installs packages",
+    "os.rename": "moves files", "os.renames": "moves files", "os.replace": "moves files",
+    "os.system": "runs a shell command", "os.popen": "runs a shell command", "os.startfile": _PROCESS,
+    "os.kill": "ends processes", "os.killpg": "ends processes", "os.fork": _PROCESS, "os.truncate": "empties files",
+    "os.chmod": "changes permissions", "os.chown": "changes permissions", "os.getenv": "reads the environment",
+    "os._exit": "ends the kernel", "eval": "runs code from text", "exec": "runs code from text",
+    "builtins.eval": "runs code from text", "builtins.exec": "runs code from text",
+    "__import__": "imports by name", "importlib.import_module": "imports by name", "get_ipython": "drives the shell",
+    "pip.main": "installs packages", "asyncio.create_subprocess_shell": _PROCESS,
+    "asyncio.create_subprocess_exec": _PROCESS, "runpy.run_path": "runs another program",
 }  # fmt: skip
+_FAMILIES = re.compile(r"os\.(?:exec[lv]\w*|spawn\w+|posix_spawnp?)$")
+_NAME_LOOKUPS = frozenset({"os", "shutil", "builtins", "sys", "subprocess", "importlib", "__builtins__"})
 
-_MAGICS = ("%%bash", "%%sh", "%%script", "%%writefile", "%sx", "%system", "%run", "%pip", "%conda", "%%agent")
-
+# Method or function names that mean one thing, whatever they are called on.
 _METHODS = {
-    "unlink": "deletes files", "rmdir": "deletes folders", "rmtree": "deletes folders", "read_html": "uses the network",
-    "urlopen": "uses the network", "urlretrieve": "uses the network", "drop_database": "deletes data",
-    "run_cell_magic": "drives the shell", "run_line_magic": "drives the shell", "system": "runs a shell command",
+    "unlink": "deletes files", "rmdir": "deletes folders", "rmtree": "deletes folders", "urlopen": _NETWORK,
+    "urlretrieve": _NETWORK, "drop_database": "deletes data", "run_cell_magic": "drives the shell",
+    "run_line_magic": "drives the shell", "run_cell": "drives the shell", "create_subprocess_shell": _PROCESS,
+    "create_subprocess_exec": _PROCESS, "fetch_openml": _NETWORK, "fetch_california_housing": _NETWORK,
+    "fetch_20newsgroups": _NETWORK, "fetch_covtype": _NETWORK, "load_dataset": _NETWORK,
 }  # fmt: skip
 
-_SECRET_TEXT = re.compile(r"\.ssh\b|\.aws\b|\.netrc\b|\.pgpass\b|id_rsa|credentials|_?api_?key|password|secret", re.I)
-_URL = re.compile(r"\b(?:https?|ftp|s3|gs|ssh)://", re.I)
+_MAGICS = frozenset(
+    {
+        "%%bash", "%%sh", "%%script", "%%writefile", "%%file", "%%python", "%%python3", "%%perl", "%%ruby", "%%cmd",
+        "%%system", "%%sx", "%%agent", "%agent", "%sx", "%system", "%run", "%pip", "%conda", "%mamba", "%uv", "%env",
+        "%set_env", "%rm", "%rmdir", "%mv", "%cp", "%load", "%reset", "%edit", "%%js", "%%javascript", "%%html",
+    }
+)  # fmt: skip
+_TIMING = frozenset({"%time", "%timeit", "%prun", "%lprun", "%memit", "%mprun", "%%timeit", "%%prun"})
 
-_COMMANDS = re.compile(
-    r"(?:^|[;&|`(\n]|\bsudo\s+|\bxargs\s+)\s*"
-    r"(rm|rmdir|shred|dd|mkfs\S*|mv|chmod|chown|kill|pkill|killall|sudo|su|curl|wget|ssh|scp|sftp|rsync|nc|telnet|ftp"
-    r"|pip|pip3|conda|npm|apt|apt-get|brew|docker|kubectl|systemctl|crontab|eval|python\d?\s+-c|truncate|env|printenv)\b",
+_SECRET_TEXT = re.compile(
+    r"(?:^|[/\\~\s\"'])\.(?:ssh|aws|netrc|pgpass|gnupg|kube|docker|env)\b|id_(?:rsa|ed25519|ecdsa)\b|credentials"
+    r"|_?api_?key|passw(?:or)?d|secret|/etc/shadow|_TOKEN\b",
     re.I,
 )
-_GIT = re.compile(r"\bgit\s+(push|reset|clean|checkout|rebase|gc|filter-\w+|branch\s+-D|stash\s+(?:drop|clear))", re.I)
-_FIND_DELETE = re.compile(r"\bfind\b.*\s-(?:delete|exec)\b")
-_OVERWRITE = re.compile(r"(?<![>&0-9])>(?![>&])\s*[^\s&]")
+_URL = re.compile(r"\b(?:https?|ftp|sftp|s3|gs|hf|ssh)://", re.I)
+_SQL = re.compile(r"\b(?:drop\s+(?:table|database|schema|view)|delete\s+from|truncate\s+table)\b", re.I)
+_SCANNED_CHARS = 20_000
+
+# Where a command may begin, with what may stand before it.
+_BEGIN = (
+    r"(?:^|[;&|`({\n]|\$\(|-\w*c\s+[\"']|\b(?:sudo|xargs|then|do|else|exec|command|time|nohup|nice|timeout|env)\s+"
+    r"(?:(?:-\S+|\d\S*)\s+)*)\s*(?:\w+=\S*\s+)*\\?[\"']?(?:[\w.~-]*/)*"
+)
+_COMMANDS = re.compile(
+    _BEGIN
+    + r"(rm|rmdir|unlink|shred|dd|mkfs\S*|mv|chmod|chown|kill|pkill|killall|sudo|su|doas|curl|wget|ssh|scp|sftp|rsync"
+    r"|nc|ncat|telnet|ftp|pip|pip3|pipx|uv|conda|mamba|npm|npx|yarn|pnpm|apt|apt-get|brew|gem|docker|podman|kubectl"
+    r"|systemctl|crontab|eval|source|truncate|env|printenv|aws|gcloud|az|gh|shutdown|reboot)(?=$|[\s;&|)\"'`<>])",
+    re.I,
+)
+_INLINE = re.compile(_BEGIN + r"((?:python|perl|ruby|node)\S*)\s+(?:-\S+\s+)*-(?:c|e)\b", re.I)
+_MODULE = re.compile(r"-m\s+(pip|http\.server|ensurepip)\b")
+_GIT = re.compile(
+    r"\bgit\s+(?:-\S+\s+(?:[^\s-]\S*[=/]\S*\s+)?)*(push|pull|fetch|clone|reset|clean|checkout|restore|rebase|gc|filter-\w+|rm"
+    r"|branch\s+-D|stash\s+(?:drop|clear))\b",
+    re.I,
+)
+_FIND_DELETE = re.compile(r"\bfind\b.*\s-(?:delete|exec|execdir|ok)\b", re.DOTALL)
+_OVERWRITE = re.compile(r"(?<![>&\d=-])>\|?(?![>&])\s*(?!/dev/(?:null|stdout|stderr)\b)[^\s&>]")
+_FETCHED_SHELL = re.compile(r"\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b")
 
 
 def danger_in_python(code: str) -> tuple[str, ...]:
     """Return the reasons to ask before `code` runs, each once, in order of place; empty when nothing was found.
 
-    Code that cannot be parsed (magics, `!commands`) is looked at line by line.
+    Lines with magics and `!commands` are looked at one by one; code that cannot be read is a reason.
 
     >>> danger_in_python("import shutil; shutil.rmtree(p)")
     ('deletes folders (shutil.rmtree)',)
@@ -61,75 +103,114 @@ def danger_in_python(code: str) -> tuple[str, ...]:
     ()
     """
     reasons: list[str] = []
-    lines = code.splitlines()
-    plain = "\n".join("" if line.lstrip().startswith(("!", "%")) else line for line in lines)
-    for line in lines:
-        stripped = line.lstrip()
-        if stripped.startswith("!"):
-            reasons.extend(danger_in_command(stripped[1:]) or ("runs a shell command",))
-        elif stripped.startswith(_MAGICS):
-            reasons.append(f"uses the magic {stripped.split()[0]}")
+    plain: list[str] = []
+    for line in textwrap.dedent(code).splitlines():
+        found, rest = _of_line(line)
+        reasons.extend(found)
+        plain.append(rest)
     try:
-        tree = ast.parse(plain)
-    except (SyntaxError, ValueError, RecursionError):
+        tree = ast.parse("\n".join(plain))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _once([*reasons, *([] if reasons else _by_words(code))])
+    aliases = _aliases(tree)
     for node in ast.walk(tree):
-        reasons.extend(_of_node(node))
+        reasons.extend(_of_node(node, aliases))
     return _once(reasons)
 
 
 def danger_in_command(command: str) -> tuple[str, ...]:
     """Return the reasons to ask before a shell command runs."""
-    reasons = [f"runs {m.group(1).split()[0]}" for m in _COMMANDS.finditer(command)]
-    reasons += [f"runs git {m.group(1).split()[0]}" for m in _GIT.finditer(command)]
-    if _FIND_DELETE.search(command):
+    text = command.replace("\\\n", " ")
+    reasons = [f"runs {m.group(1).split()[0]}" for m in _COMMANDS.finditer(text)]
+    reasons += [f"runs code with {m.group(1)}" for m in _INLINE.finditer(text)]
+    reasons += [f"runs {m.group(1)}" for m in _MODULE.finditer(text)]
+    reasons += [f"runs git {m.group(1).split()[0]}" for m in _GIT.finditer(text)]
+    if _FIND_DELETE.search(text):
         reasons.append("deletes or runs what find finds")
-    if _OVERWRITE.search(command):
+    if _FETCHED_SHELL.search(text):
+        reasons.append("runs what another command prints")
+    if _OVERWRITE.search(text):
         reasons.append("overwrites a file")
-    if _URL.search(command):
-        reasons.append("uses the network")
-    if _SECRET_TEXT.search(command):
-        reasons.append("touches what looks like credentials")
-    return _once(reasons)
+    return _once([*reasons, *_of_text(text)])
 
 
-def _of_node(node: ast.AST) -> list[str]:
+def _of_line(line: str) -> tuple[list[str], str]:
+    """Return the reasons in a line of IPython's own syntax, and what is left of the line to read as Python."""
+    stripped = line.lstrip()
+    if stripped.startswith("!"):
+        return list(danger_in_command(stripped.lstrip("!"))) or ["runs a shell command"], ""
+    if stripped.startswith("%"):
+        word, _, rest = stripped.partition(" ")
+        if word in _MAGICS:
+            return [f"uses the magic {word}"], ""
+        return (list(danger_in_python(rest)) if word in _TIMING and rest.strip() else []), ""
+    if re.match(r"\??[\w.]+\?{0,2}$", stripped) and "?" in stripped:
+        return [], ""
+    return [], line
+
+
+def _aliases(tree: ast.AST) -> dict[str, str]:
+    """Return what names stand for: `import os as o`, `from os import remove as r`."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update({a.asname: a.name for a in node.names if a.asname})
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update({a.asname or a.name: f"{node.module}.{a.name}" for a in node.names})
+    return found
+
+
+def _of_node(node: ast.AST, aliases: dict[str, str]) -> list[str]:
     if isinstance(node, ast.Import):
-        return [f"{_MODULES[r]} ({r})" for a in node.names if _MODULES.get(r := a.name.split(".")[0])]
+        return [reason for a in node.names for reason in _of_import(a.name)]
     if isinstance(node, ast.ImportFrom):
-        root = (node.module or "").split(".")[0]
-        named = [f"{root}.{a.name}" for a in node.names]
-        return [f"{_CALLS[n]} ({n})" for n in named if n in _CALLS] + (
-            [f"{_MODULES[root]} ({root})"] if _MODULES.get(root) else []
-        )
+        return [reason for a in node.names for reason in _of_import(f"{node.module or ''}.{a.name}")]
     if isinstance(node, ast.Call):
-        return _of_call(node)
-    if isinstance(node, ast.Attribute) and _dotted(node) == "os.environ":
+        return _of_call(node, aliases)
+    if isinstance(node, ast.Attribute | ast.Name) and _dotted(node, aliases) == "os.environ":
         return ["reads the environment (os.environ)"]
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 500:
-        found = ["uses the network (an address)"] if _URL.search(node.value) else []
-        return found + (["touches what looks like credentials"] if _SECRET_TEXT.search(node.value) else [])
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return _of_text(node.value[:_SCANNED_CHARS])
     return []
 
 
-def _of_call(node: ast.Call) -> list[str]:
-    name = _dotted(node.func)
+def _of_import(name: str) -> list[str]:
+    root, _, rest = name.partition(".")
+    if name in _HARMLESS or any(name.startswith(f"{h}.") for h in _HARMLESS):
+        return []
     if name in _CALLS:
         return [f"{_CALLS[name]} ({name})"]
+    if rest == "*" and root in _STARS:
+        return [f"takes all names of {root}"]
+    return [f"{_MODULES[root]} ({root})"] if root in _MODULES else []
+
+
+def _of_text(text: str) -> list[str]:
+    found = ["uses the network (an address)"] if _URL.search(text) else []
+    found += ["deletes data (SQL)"] if _SQL.search(text) else []
+    return found + (["touches what looks like credentials"] if _SECRET_TEXT.search(text) else [])
+
+
+def _of_call(node: ast.Call, aliases: dict[str, str]) -> list[str]:
+    name = _dotted(node.func, aliases)
+    if name in _CALLS:
+        return [f"{_CALLS[name]} ({name})"]
+    if _FAMILIES.match(name):
+        return [f"{_PROCESS} ({name})"]
     last = name.rsplit(".", 1)[-1]
-    if "." in name and last in _METHODS:
-        return [f"{_METHODS[last]} (.{last})"]
-    if name == "getattr" and len(node.args) > 1 and not isinstance(node.args[1], ast.Constant):
-        return ["calls by name (getattr)"]
+    if last in _METHODS:
+        return [f"{_METHODS[last]} ({'.' if '.' in name else ''}{last})"]
+    if name in ("getattr", "vars") and node.args and _dotted(node.args[0], aliases) in _NAME_LOOKUPS:
+        return [f"calls by name ({name})"]
     return []
 
 
-def _dotted(node: ast.AST) -> str:
+def _dotted(node: ast.AST, aliases: dict[str, str]) -> str:
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
-    parts.append(node.id if isinstance(node, ast.Name) else "")
+    parts.append(aliases.get(node.id, node.id) if isinstance(node, ast.Name) else "")
     return ".".join(reversed(parts))
 
 

@@ -1,0 +1,77 @@
+"""DayLedger: what the person spent on a day, over all sessions, in a small file in their home."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+FILE_NAME = "spent.jsonl"
+MAX_READ_BYTES = 4 << 20  # about 50,000 calls: more than a day's
+LOCK_TIMEOUT_S = 1.0
+
+
+def utc_day(at: float) -> str:
+    """Return the day of `at` (seconds since the epoch) in UTC as YYYY-MM-DD."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).date().isoformat()
+
+
+@dataclass(slots=True)
+class DayLedger:
+    """One line a paid call: day (UTC), US dollars, session. `problem` says why a line could not be written."""
+
+    home: Path
+    session: str
+    problem: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.home / FILE_NAME
+
+    def add(self, at: float, usd: float) -> None:
+        """Write down that a call at `at` cost `usd`; a home that cannot be written is noted, and stops nothing."""
+        line = json.dumps({"day": utc_day(at), "usd": round(usd, 8), "session": self.session}) + "\n"
+        try:
+            self._append(line.encode())
+        except (OSError, TimeoutError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self.problem = (
+                f"what was spent today cannot be kept in {str(self.path)!r} ({reason}), so limits.day_cost_usd counts "
+                "this session alone; make the folder writable"
+            )
+
+    def _append(self, line: bytes) -> None:
+        from filelock import FileLock
+
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FileLock(str(self.home / "spent.lock"), timeout=LOCK_TIMEOUT_S):
+            with self.path.open("ab+") as file:
+                size = file.seek(0, os.SEEK_END)
+                if size:
+                    file.seek(size - 1)
+                    line = line if file.read(1) == b"\n" else b"\n" + line
+                file.write(line)
+
+    def spent_on(self, day: str) -> float:
+        """Return what all sessions spent on `day`, US dollars; lines that are torn or not ours do not count."""
+        total = 0.0
+        for line in self._lines():
+            with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+                entry = json.loads(line)
+                usd = entry["usd"]
+                if entry["day"] == day and isinstance(usd, int | float) and 0 < usd < 1e9:
+                    total += usd
+        return total
+
+    def _lines(self) -> list[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - MAX_READ_BYTES))
+                return file.read(MAX_READ_BYTES).split(b"\n")
+        except OSError:
+            return []
