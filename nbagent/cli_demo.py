@@ -144,8 +144,9 @@ def run_notebook(path: Path) -> int:
             f"{str(path)!r} cannot be read as a notebook ({error}); remove it to get ours again"
         ) from error
     client = NotebookClient(
-        notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
-    )
+        notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}},
+        extra_arguments=["--log-level=ERROR"],
+    )  # fmt: skip
     failure = ""
     try:
         client.execute(env=sealed(os.environ))
