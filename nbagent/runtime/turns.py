@@ -217,6 +217,8 @@ class TurnRunner:
             TurnBegan(turn=current.turn, number=number, model=current.model, window_tokens=window, replayed=replayed)
         )
         driver = self._driver(named, ports, current, number, playback)
+        if start is not None:
+            driver.approvals.granted_turn.clear()  # they were given for the turn before
         session, day = self.spent()
         turn = TurnInput(
             path=path, start=start, prompt=prompt, snapshot=snapshot, limits=limits, reply_tokens=REPLY_TOKENS,
