@@ -18,6 +18,8 @@ from nbagent.store.settings import load_settings
 from nbagent.store.trust import trust
 
 INSTALL_LAB = "pip install 'jupyter-nbagent[lab]' (from a clone: pip install '.[lab]')"
+FIRST = "01_first_turn.ipynb"
+NOT_COPIED = "scripts"  # what the recordings were made from
 CELL_TIMEOUT_S = 600
 OWN_SETTINGS = "# Settings of this demo alone; those of the folders above do not hold here.\n"
 
@@ -74,8 +76,9 @@ def copy_tutorials(source: Path, target: Path) -> Copied:
 
 def _files(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
-        hidden = any(part.startswith((".", "__")) for part in path.relative_to(folder).parts)
-        if path.is_file() and not hidden:
+        parts = path.relative_to(folder).parts
+        hidden = any(part.startswith((".", "__")) for part in parts)
+        if path.is_file() and not hidden and parts[0] != NOT_COPIED:
             yield path
 
 
@@ -95,7 +98,7 @@ def demo(target: Path, *, check: bool, browser: bool) -> int:
         print(f"Kept as it is, since it differs from the one shipped: {path}")
     if copied.fresh:
         trust_copy(target, os.environ)
-    first = copied.notebooks[0]
+    first = next((n for n in copied.notebooks if n.name == FIRST), copied.notebooks[0])
     print(f"Tutorials: {target} ({len(copied.notebooks)} notebooks), first: {first.name}")
     sys.stdout.flush()
     return run_notebook(first) if check else open_lab(first, browser=browser)

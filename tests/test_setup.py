@@ -1,0 +1,78 @@
+"""Set-up: the lock, the package's contents, and that no file of it points to one machine or index."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from nbagent import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LOCK = (ROOT / "requirements-lock.txt").read_text(encoding="utf-8").splitlines()
+FILES = ["pyproject.toml", "Makefile", "requirements-lock.txt", ".ci/run", "README.md", "CONTRIBUTING.md"]
+
+
+def locked() -> dict[str, str]:
+    return {canonical(name): version for name, _, version in (line.partition("==") for line in LOCK)}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needed() -> list[Requirement]:
+    extras = PROJECT["optional-dependencies"]
+    return [Requirement(line) for line in (*PROJECT["dependencies"], *extras["lab"], *extras["test"])]
+
+
+def test_the_lock_holds_names_and_exact_versions_only() -> None:
+    assert [line for line in LOCK if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)] == []
+    assert len(locked()) == len(LOCK)
+    assert sorted(LOCK, key=str.lower) == LOCK
+
+
+@pytest.mark.parametrize("requirement", needed(), ids=str)
+def test_what_the_project_needs_is_locked_in_its_range(requirement: Requirement) -> None:
+    version = locked()[canonical(requirement.name)]
+    assert requirement.specifier.contains(version, prereleases=True)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_set_up_names_no_index_host_or_machine_path(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    found = re.findall(r"--(?:extra-)?index-url|--find-links|--trusted-host|file://|(?:/root|/home|/work|/Users)/", text)
+    assert found == []
+
+
+def test_the_version_is_told_once() -> None:
+    assert PROJECT["version"] == __version__
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "make test" in script
+    assert "```sh\nmake demo\nmake test\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=False).returncode == 0
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_the_wheel_holds_the_package_and_the_tutorials_and_nothing_private(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=100)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "nbagent/cli.py" in names
+    assert "nbagent/py.typed" in names
+    tutorials = {p.name for p in (ROOT / "notebooks").glob("*.ipynb")}
+    assert {n.removeprefix("nbagent/_notebooks/") for n in names if n.endswith(".ipynb")} == tutorials
+    private = re.compile(r"(^|/)(\.nbagent|\.ipynb_checkpoints|__pycache__|scripts)/|^(?!nbagent/|jupyter_nbagent-)")
+    assert [n for n in names if private.search(n)] == []
