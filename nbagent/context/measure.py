@@ -17,11 +17,11 @@ UNKNOWN_IMAGE_TOKENS = 1_500
 
 
 class Meter:
-    """Estimates for one tokenizer family. Each piece is estimated once and remembered."""
+    """Estimates for one tokenizer family. Each entry's piece is estimated once, and again only when it changed."""
 
     def __init__(self, family: TokenFamily) -> None:
         self.family = family
-        self._pieces: dict[int, tuple[Piece, Mapping[str, int]]] = {}
+        self._pieces: dict[tuple[str, str], tuple[Piece, Mapping[str, int]]] = {}
         self._prefixes: dict[int, tuple[Prefix, Mapping[str, int]]] = {}
 
     def text(self, text: str) -> int:
@@ -48,14 +48,15 @@ class Meter:
 
     def piece(self, piece: Piece) -> Mapping[str, int]:
         """Return category -> tokens for what one entry contributes."""
-        known = self._pieces.get(id(piece))
-        if known is not None and known[0] is piece:
+        key = (piece.entry_id, piece.category)
+        known = self._pieces.get(key)
+        if known is not None and (known[0] is piece or known[0].blocks == piece.blocks):
             return known[1]
         rows: dict[str, int] = {}
         for block in piece.blocks:
             for category, tokens in self._block(block, piece.category):
                 rows[category] = rows.get(category, 0) + tokens
-        self._pieces[id(piece)] = (piece, rows)
+        self._pieces[key] = (piece, rows)
         return rows
 
     def view(self, view: View, prefix: Prefix) -> dict[str, int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+import contextlib
+import logging
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, assert_never
 
@@ -13,6 +15,7 @@ from nbagent.core.effects import (
     CallModel,
     Decision,
     Effect,
+    Notice,
     ReadClock,
     RunTools,
     Sink,
@@ -24,10 +27,12 @@ from nbagent.core.effects import (
     ToolBegan,
     ToolEnded,
     ToolsDone,
+    TurnEvent,
     Waiting,
 )
-from nbagent.core.entries import Body, Entry, ToolResult, ToolStarted, UsageReported
-from nbagent.core.messages import Block, Response, ToolCall, joined_text, text_block
+from nbagent.core.entries import AssistantMessage, Body, Entry, ToolResult, ToolStarted, UsageReported
+from nbagent.core.errors import JournalUnwritable, ModelFailed, one_line
+from nbagent.core.messages import Block, JsonObject, Response, ToolCall, joined_text, text_block
 from nbagent.core.turn import TurnOutput
 from nbagent.models.model import Model, Watch
 from nbagent.models.reply import ReplyBuilder
@@ -38,6 +43,9 @@ from nbagent.runtime.toolbox import Toolbox
 INTERRUPTED = "Interrupted by the person while it ran; its outcome is unknown."
 SHOWN_CHARS = 4_000
 PARTIAL_CHARS = 4_000
+CLEAN_UP_S = 2.5  # seconds that stopped tools get to clean up
+
+_log = logging.getLogger(__name__)
 
 
 class Writer(Protocol):
@@ -60,17 +68,42 @@ class Gauge(Protocol):
     """Knows how large the next request is."""
 
     def predict(self, request: Any) -> int:
-        """Return the predicted size of `request`, tokens."""
+        """Return the predicted size of `request`, tokens, and remember that it is the one being sent."""
+        ...
+
+    def believed(self, usage: JsonObject) -> int:
+        """Return the size of the request being sent, by what the provider reports of it, tokens."""
         ...
 
     def measured(self, usage: UsageReported) -> None:
-        """Take in what the provider measured."""
+        """Take in what the provider measured of the request last predicted."""
         ...
+
+
+class SafeSink:
+    """A sink that never raises: a display that fails is logged, once a turn, and the turn goes on."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._failed = False
+
+    def __call__(self, event: TurnEvent) -> None:
+        """Show `event`."""
+        try:
+            self._sink(event)
+        except Exception:  # noqa: BLE001  a display must not end a turn; it is recorded
+            if not self._failed:
+                _log.warning("the display of a turn failed; the turn goes on", exc_info=True)
+            self._failed = True
 
 
 @dataclass(slots=True, kw_only=True)
 class Driver:
-    """Performs one turn. `steering` is filled by others while it runs; `sink` must not raise."""
+    """Performs one turn. `steering` is filled by others while it runs; a `sink` that raises is logged.
+
+    The journal may turn out to be unwritable at any write: then `run` raises, what was written stands, and the
+    next turn goes on from there. A reply is kept as a partial until it is an entry.
+    """
 
     writer: Writer
     model: Model
@@ -84,10 +117,19 @@ class Driver:
     _began_at: float = 0.0
     _cost_usd: float = 0.0
     _context_tokens: int = 0
+    _partial_failed: bool = False
+    _abandoned: set[str] = field(default_factory=set)
     stopped: bool = False
 
+    def __post_init__(self) -> None:
+        self.sink = SafeSink(self.sink)
+
     async def run(self, turn: Generator[Effect, Any, TurnOutput]) -> TurnOutput:
-        """Drive `turn` to its end. A cancellation becomes an orderly stop; the turn writes what is left and ends."""
+        """Drive `turn` to its end. A cancellation becomes an orderly stop; the turn writes what is left and ends.
+
+        Raises:
+            JournalUnwritable: an entry could not be written.
+        """
         self._began_at = self.clock.monotonic()
         reply: Any = None
         while True:
@@ -117,10 +159,18 @@ class Driver:
                 assert_never(effect)
 
     def _append(self, body: Body) -> Entry:
-        entry = self.writer.write(body)
-        if isinstance(body, UsageReported):
+        try:
+            entry = self.writer.write(body)
+        except JournalUnwritable:
+            if isinstance(body, AssistantMessage):  # its blocks wait in the partial for better times
+                with contextlib.suppress(JournalUnwritable):
+                    self.writer.save_partial(body.blocks, body.model, body.step)
+            raise
+        if isinstance(body, AssistantMessage):
+            self.writer.clear_partial()
+        elif isinstance(body, UsageReported):
             self._cost_usd += body.cost_usd
-            self.gauge.measured(body)
+            self.gauge.measured(entry.body if isinstance(entry.body, UsageReported) else body)
         elif isinstance(body, ToolResult):
             self._tool_ended(body)
         return entry
@@ -137,7 +187,11 @@ class Driver:
         except asyncio.CancelledError:
             self.stopped = True
             response = watch.reply.response(cut="stopped")
-        self.writer.clear_partial()
+        except Exception as error:  # noqa: BLE001  a model must not raise; what came is kept and the turn says why
+            line = f"the model's client failed inside: {type(error).__name__}: {one_line(str(error))[:300]}"
+            response = watch.reply.response(cut="the call failed", error=ModelFailed(line, kind="protocol"))
+        if response.usage:
+            self._context_tokens = self.gauge.believed(response.usage)
         self.sink(
             StepEnded(
                 step=effect.step, blocks=response.blocks, cut=response.cut,
@@ -152,9 +206,18 @@ class Driver:
             reply=ReplyBuilder(model),
             on_text=lambda index, text: self.sink(TextDelta(index=index, text=text)),
             on_thinking=lambda index, text: self.sink(ThinkingDelta(index=index, text=text)),
-            on_block=lambda blocks: self.writer.save_partial(blocks, model, step),
+            on_block=lambda blocks: self._keep(blocks, model, step),
             on_wait=lambda reason, s, n: self.sink(Waiting(reason=reason, seconds=s, attempt=n)),
         )
+
+    def _keep(self, blocks: tuple[Block, ...], model: str, step: int) -> None:
+        """Keep what came of a reply; when that fails the reply goes on, and is written when it is whole."""
+        try:
+            self.writer.save_partial(blocks, model, step)
+        except JournalUnwritable as error:
+            if not self._partial_failed:
+                self.sink(Notice(text=f"the running reply cannot be kept yet: {error}"))
+            self._partial_failed = True
 
     # ------------------------------------------------------------ tools
 
@@ -173,8 +236,12 @@ class Driver:
                 await asyncio.gather(*tasks)
             except asyncio.CancelledError:
                 self.stopped = True
-                await self._wind_up(tasks, entries)
+                await self._wind_up(tasks)
+                self._answer_stopped(tasks.values(), entries)
                 return ToolsDone(entries=tuple(entries), stopped=True)
+            except BaseException:  # the journal is unwritable, say: no tool may go on unwatched
+                await self._wind_up(tasks)
+                raise
         return ToolsDone(entries=tuple(entries))
 
     async def _run_one(self, call: ToolCall, entries: list[Entry]) -> None:
@@ -183,17 +250,28 @@ class Driver:
         self.sink(ToolBegan(call_id=call.id, name=call.name, summary=summary, input=call.input))
         began = self.clock.monotonic()
         result = await self.toolbox.run(call)
+        if call.id in self._abandoned:
+            return
         seconds = round(self.clock.monotonic() - began, 3)
-        entries.append(self._append(_timed(result, seconds)))
+        entries.append(self._append(replace(result, duration_s=seconds)))
 
-    async def _wind_up(self, tasks: dict[asyncio.Task[None], ToolCall], entries: list[Entry]) -> None:
-        """Let cancelled tools clean up, then answer each call that started and has no result."""
+    async def _wind_up(self, tasks: dict[asyncio.Task[None], ToolCall]) -> None:
+        """Let cancelled tools clean up; one that does not end in time can write nothing more."""
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks, timeout=2.5)
+        with contextlib.suppress(asyncio.CancelledError):  # a second Stop: do not wait any longer
+            await asyncio.wait(tasks, timeout=CLEAN_UP_S)
+        for task, call in tasks.items():
+            if not task.done():
+                self._abandoned.add(call.id)
+            elif not task.cancelled():
+                task.exception()  # seen: asyncio would warn of it later
+
+    def _answer_stopped(self, calls: Iterable[ToolCall], entries: list[Entry]) -> None:
+        """Answer each call that started and has no result."""
         started = {e.body.call_id for e in entries if isinstance(e.body, ToolStarted)}
         answered = {e.body.call_id for e in entries if isinstance(e.body, ToolResult)}
-        for call in tasks.values():
+        for call in calls:
             if call.id in started and call.id not in answered:
                 printed = self.toolbox.partials.get(call.id, "")
                 text = f"{INTERRUPTED}\nIt had printed:\n{printed[-PARTIAL_CHARS:]}" if printed else INTERRUPTED
@@ -210,7 +288,3 @@ class Driver:
                 text=joined_text(body.content)[:SHOWN_CHARS], duration_s=body.duration_s,
             )
         )  # fmt: skip
-
-
-def _timed(result: ToolResult, seconds: float) -> ToolResult:
-    return replace(result, duration_s=seconds)

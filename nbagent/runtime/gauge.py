@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from nbagent.context.measure import Meter
-from nbagent.core.budget import Budget, ContextSize, Ledger, Usage, cost_usd
+from nbagent.core.budget import Budget, Calibration, ContextSize, Ledger, Usage, cost_usd
 from nbagent.core.entries import AssistantMessage, Entry, UsageReported
 from nbagent.core.messages import Prefix, Request
 from nbagent.core.tokens import TokenFamily
 from nbagent.core.view import View, ViewFold
 from nbagent.models.catalog import ModelFacts
+
+_TRUSTED_FACTOR = 2.0  # of a measurement of another run of the kernel, beside the estimate of the same pieces
+_OVERHEAD_WEIGHT = 0.3  # the newest pair of figures counts for this much, as in core/budget.py
+_MOST_OVERHEAD_TOKENS = 64  # of one piece; a larger difference is no frame but an outlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,67 +31,137 @@ class Occupancy:
     cost_usd: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """A request as it was looked at: `count` pieces up to the entry `last`, with the moves then in force."""
+
+    model: str
+    prefix: Prefix
+    count: int
+    last: str
+    moves: tuple[object, ...]
+    estimate: int
+    added: int  # pieces and estimated tokens since the measured request before it; 0 when there is none
+    added_estimate: int
+    base: ContextSize
+    predicted: int
+    overhead: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Anchor:
+    """A measured request and the size that follows from it."""
+
+    look: _Look
+    size: ContextSize
+
+
 class SessionGauge:
-    """Anchored on the last measured request of the same model; only what came since is an estimate."""
+    """Anchored on the last measured request on the same path; only what came since is an estimate.
+
+    A path is recognised by its last `UsageReported`, so after a fork, a revert or an undo the figures are those
+    of the place one is at. Looking changes nothing: only `predict` says that a request is sent.
+    """
 
     def __init__(self) -> None:
         self._meters: dict[TokenFamily, Meter] = {}
-        self._size: dict[str, ContextSize] = {}
-        self._estimate = 0
-        self._predicted = 0
-        self._moves: object = None
+        self._anchors: dict[int, tuple[UsageReported, _Anchor]] = {}
+        self._learned: dict[str, Calibration] = {}
+        self._overhead: dict[str, float] = {}
+        self._looked: _Look | None = None
+        self._sent: _Look | None = None
 
     def meter(self, family: TokenFamily) -> Meter:
         """Return the estimates of one tokenizer family."""
         return self._meters.setdefault(family, Meter(family))
 
-    def look(self, view: View, prefix: Prefix, facts: ModelFacts) -> int:
-        """Take in the request that is about to be sent and return its predicted size in tokens."""
-        meter = self.meter(facts.family)
-        self._estimate = sum(meter.view(view, prefix).values())
-        self._predicted = self._predict(view, meter, facts.model)
-        return self._predicted
+    # ------------------------------------------------------------ the next request
 
-    def _predict(self, view: View, meter: Meter, model: str) -> int:
-        size = self._size.get(model, ContextSize())
-        moves = (view.pruned, view.compaction)
-        moved, self._moves = self._moves not in (None, moves), moves
-        last = max((i for i, p in enumerate(view.pieces) if p.role == "assistant"), default=None)
-        if last is None or not size.measured_tokens or moved:
-            return size.predict_request(self._estimate)
-        since = view.pieces[last + 1 :]
-        return size.predict(sum(sum(meter.piece(p).values()) for p in since))
+    def look(self, view: View, prefix: Prefix, facts: ModelFacts) -> int:
+        """Return the predicted size in tokens of the request for `view`; nothing is sent yet."""
+        self._looked = self._look(view, prefix, facts)
+        return self._looked.predicted
+
+    def _look(self, view: View, prefix: Prefix, facts: ModelFacts) -> _Look:
+        meter = self.meter(facts.family)
+        found = _Look(
+            model=facts.model, prefix=prefix, count=len(view.pieces),
+            last=view.pieces[-1].entry_id if view.pieces else "", moves=(view.pruned, view.compaction),
+            estimate=sum(meter.view(view, prefix).values()), added=0, added_estimate=0,
+            base=ContextSize(calibration=self._learned.get(facts.model, Calibration())), predicted=0,
+            overhead=self._overhead.get(facts.model, 0.0),
+        )  # fmt: skip
+        anchor = self._anchor(view, found, meter)
+        if anchor is None:
+            return replace(found, predicted=found.base.predict_request(found.estimate))
+        base = replace(anchor.size, calibration=found.base.calibration)
+        found = replace(found, base=base)
+        if not _extends(view, found, anchor.look):
+            return replace(found, predicted=base.predict_request(found.estimate))
+        return _extended(view, found, anchor.look, meter)
+
+    def _anchor(self, view: View, found: _Look, meter: Meter) -> _Anchor | None:
+        if view.last_usage is None:
+            return None
+        known = self._anchors.get(id(view.last_usage))
+        if known is not None:
+            return known[1] if known[1].look.model == found.model else None
+        return _anchor_of_record(view, found, meter)
 
     def predict(self, request: Request) -> int:
-        """Return the size predicted by the last `look`."""
-        return self._predicted
+        """Return the size predicted by the last `look`, which is the request that is sent now."""
+        self._sent = self._looked
+        return self._sent.predicted if self._sent else 0
+
+    # ------------------------------------------------------------ what was measured
+
+    def believed(self, usage: Mapping[str, Any]) -> int:
+        """Return the size of the request sent last, by a report of it; an absurd one is not believed."""
+        measured = Usage.from_wire(usage)
+        sent = self._sent
+        return _weighed(sent, measured).measured_tokens if sent else measured.context_tokens
 
     def measured(self, usage: UsageReported) -> None:
-        """Anchor on what the provider measured for the request last looked at."""
-        size = self._size.get(usage.model, ContextSize())
-        self._size[usage.model] = size.observe(Usage.from_wire(usage.usage), self._estimate)
+        """Anchor on what the provider measured for the request sent last; `usage` is the entry's own body."""
+        sent, self._sent = self._sent, None
+        if sent is None:
+            return
+        reported = Usage.from_wire(usage.usage)
+        size = _weighed(sent, reported)
+        self._learned[sent.model] = size.calibration
+        if sent.added and size.measured_tokens == reported.context_tokens:
+            self._learn_overhead(sent, size)
+        self._anchors[id(usage)] = (usage, _Anchor(look=sent, size=size))
+
+    def _learn_overhead(self, sent: _Look, size: ContextSize) -> None:
+        """Learn what a piece costs besides its text: the frame that the estimate does not know."""
+        bare = sent.base.predict(sent.added_estimate)
+        each = (size.measured_tokens - bare) / sent.added
+        if abs(each) <= _MOST_OVERHEAD_TOKENS:
+            known = self._overhead.get(sent.model)
+            self._overhead[sent.model] = each if known is None else known + _OVERHEAD_WEIGHT * (each - known)
 
     def replay(self, path: Iterable[Entry], prefix: Prefix, facts: ModelFacts) -> None:
-        """Learn from the measured calls on `path`, as when a session is opened again."""
-        fold = ViewFold()
-        model_path = list(path)
-        measured = [i for i, e in enumerate(model_path) if isinstance(e.body, UsageReported)]
-        if not measured:
+        """Learn from the last measured call on `path`, as when a session is opened again."""
+        entries = list(path)
+        at = next((i for i in range(len(entries) - 1, -1, -1) if isinstance(entries[i].body, UsageReported)), None)
+        if at is None:
             return
-        asked = next(
-            (i for i in range(measured[-1], -1, -1) if isinstance(model_path[i].body, AssistantMessage)), measured[-1]
-        )
-        fold.extend(model_path[:asked])
-        self.look(fold.view(), prefix, facts)
-        body = model_path[measured[-1]].body
+        body = entries[at].body
+        asked = next((i for i in range(at, -1, -1) if isinstance(entries[i].body, AssistantMessage)), at)
+        looked = self._looked
+        self._sent = self._look(ViewFold(entries[:asked]).view(), prefix, facts)
+        self._looked = looked
         if isinstance(body, UsageReported):
             self.measured(body)
+
+    # ------------------------------------------------------------ for people
 
     def occupancy(
         self, view: View, prefix: Prefix, facts: ModelFacts, budget: Budget, path: Iterable[Entry]
     ) -> Occupancy:
         """Return what the next request would hold, by category, adding up exactly."""
-        used = self.look(view, prefix, facts)
+        used = self._look(view, prefix, facts).predicted
         rows = self.meter(facts.family).view(view, prefix)
         reports = [e.body for e in path if isinstance(e.body, UsageReported)]
         total = Usage()
@@ -97,6 +172,48 @@ class SessionGauge:
             ledger=Ledger.from_mapping(rows).scaled_to(used), used_tokens=used, budget=budget, estimated=True,
             cache_hit_rate=read / billed if billed else None, cost_usd=sum(r.cost_usd for r in reports),
         )  # fmt: skip
+
+
+def _weighed(sent: _Look, measured: Usage) -> ContextSize:
+    """Return the state after a report of the request `sent`, anchored on its text alone."""
+    return sent.base.observe(measured, sent.estimate)
+
+
+def _extends(view: View, found: _Look, before: _Look) -> bool:
+    """Tell whether the request `found` begins with the request `before`, as far as its sizes go."""
+    same = found.moves == before.moves and found.prefix == before.prefix and 0 < before.count <= found.count
+    return same and view.pieces[before.count - 1].entry_id == before.last
+
+
+def _extended(view: View, found: _Look, before: _Look, meter: Meter) -> _Look:
+    """Return `found` with its size: the measured request, its reply as measured, and the rest as estimated."""
+    since = view.pieces[before.count :]
+    sizes = [sum(meter.piece(p).values()) for p in since]
+    base = found.base
+    reply = base.after_tokens - base.measured_tokens
+    if since and since[0].role == "assistant" and 2 * reply >= base.calibration.apply(sizes[0]):
+        sizes[0] = 0  # measured, and more exactly than by its visible text
+    else:  # nothing of the reply is sent back, or it was cut before its size was told
+        base = replace(base, after_tokens=base.measured_tokens)
+    estimate = sum(sizes)
+    predicted = base.predict(estimate) + round(found.overhead * len(since))
+    return replace(found, base=base, added=len(since), added_estimate=estimate, predicted=predicted)
+
+
+def _anchor_of_record(view: View, found: _Look, meter: Meter) -> _Anchor | None:
+    """Return the anchor that the last report on the path gives, when it was made in another run of the kernel."""
+    replies = [i for i, p in enumerate(view.pieces) if p.role == "assistant"]
+    if view.last_usage is None or not replies:
+        return None
+    count = replies[-1]
+    since = sum(sum(meter.piece(p).values()) for p in view.pieces[count:])
+    estimate = max(1, found.estimate - since)
+    measured = Usage.from_wire(view.last_usage.usage)
+    ratio = measured.context_tokens / estimate
+    if not count or not 1 / _TRUSTED_FACTOR <= ratio <= _TRUSTED_FACTOR:
+        return None  # the request was another: it was compacted or pruned since
+    size = ContextSize(calibration=found.base.calibration).observe(measured, estimate)
+    return _Anchor(look=replace(found, count=count, last=view.pieces[count - 1].entry_id, estimate=estimate), size=size)
 
 
 def price(facts: ModelFacts, usage: object) -> float:

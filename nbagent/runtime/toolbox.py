@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from nbagent.core.entries import ResultStatus, ToolResult
-from nbagent.core.errors import ToolError, one_line
+from nbagent.core.errors import JournalUnwritable, ToolError, one_line
 from nbagent.core.messages import ToolCall, canonical, text_block
 from nbagent.tools.kernel_types import CodeCancelled
 from nbagent.tools.output import cap_text, clean_text
@@ -88,18 +89,23 @@ class Toolbox:
         if tool is None:
             known = ", ".join(self.tools)
             return _error(call, f"There is no tool {call.name!r}. The tools are: {known}.")
-        context = self.context(call)
         try:
+            context = self.context(call)
             output = await tool.run(validate_input(tool.spec, call.input), context)
+            return _result(call, tool, output, context)
+        except JournalUnwritable:
+            raise  # the full text cannot be kept: the turn ends with the line that says so
         except ToolError as error:
             return _error(call, str(error))
         except CodeCancelled as stopped:
             self.partials[call.id] = clean_text(f"{stopped.outcome.stdout}\n{stopped.outcome.stderr}").strip()
             raise
-        except Exception as error:  # noqa: BLE001  a tool's own fault must not end the turn; it is recorded
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001  also a KeyboardInterrupt of the tool's own code: one that left
+            # an asyncio task would end the engine's loop; Stop comes as a cancellation. It is recorded.
             self.problems.append(f"tool {call.name!r} failed inside: {type(error).__name__}: {one_line(str(error))}")
             return _error(call, f"The tool failed inside: {type(error).__name__}: {one_line(str(error))[:500]}")
-        return _result(call, tool, output, context)
 
 
 def _result(call: ToolCall, tool: Tool, output: ToolOutput, context: ToolContext) -> ToolResult:
