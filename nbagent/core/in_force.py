@@ -34,7 +34,7 @@ class Moves:
             if self.reach[move] >= position:
                 continue
             ended_at = self.cancelled.get(move)
-            then = made_at < position and (ended_at is None or ended_at > position)
+            then = made_at < position and (ended_at is None or ended_at >= position)
             now = ended_at is None
             if then != now:
                 return False

@@ -11,7 +11,7 @@ Above 400 lines: the loop's rules refer to each other and are checked together, 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from nbagent.core.effects import (
@@ -41,11 +41,14 @@ from nbagent.core.entries import (
 )  # fmt: skip
 from nbagent.core.errors import ModelFailed
 from nbagent.core.messages import (
+    Block,
     Request,
     Response,
     ToolCall,
+    canonical,
     is_blank,
     is_thinking,
+    is_tool_call,
     joined_text,
     text_block,
     tool_calls,
@@ -156,6 +159,9 @@ class _Run:
         self.texts: list[str] = []
         self.empty_told = False
         self.pauses = 0
+        self.call_ids = {
+            c.id for e in turn.path if isinstance(e.body, AssistantMessage) for c in tool_calls(e.body.blocks)
+        }
 
     @property
     def step(self) -> int:
@@ -234,13 +240,15 @@ class _Run:
         return False
 
     def must_be_told_to_go_on(self) -> bool:
-        """Tell whether the request needs words: its last side is the model's, or its last reply was cut."""
-        view = self.fold.view()
-        if not view.messages or view.messages[-1].role == "assistant":
-            return True
+        """Tell whether the request needs words: its last side is the model's, or its last reply was cut.
+
+        A paused reply is sent back as it is, and the provider goes on with it.
+        """
+        messages = self.fold.view().messages
+        ends_in_reply = not messages or messages[-1].role == "assistant"
         for entry in reversed(self.fold.path):
             if isinstance(entry.body, AssistantMessage):
-                return entry.body.cut is not None
+                return entry.body.cut is not None or (ends_in_reply and entry.body.stop_reason != "pause_turn")
             if isinstance(entry.body, UserMessage | Steering):
                 return False
         return True
@@ -290,6 +298,7 @@ class _Run:
 
     def take(self, response: Response) -> Generator[Effect, Any, TurnOutput | None]:
         """Record a reply and decide what follows: None to go on, else the turn's end."""
+        response = replace(response, blocks=self.storable(response.blocks))
         cut = response.cut
         if cut is None and response.stop_reason is None and response.blocks:
             cut = "the stream ended early"
@@ -304,6 +313,25 @@ class _Run:
         if response.usage:
             yield from self.record_usage(response)
         return (yield from self.settle(response, cut))
+
+    def storable(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+        """Return the blocks as a journal can hold them: call ids are new, and an input holds no NaN (else its text).
+
+        Some providers number their calls anew in each reply; others refuse an id that came before.
+        """
+        kept: list[Block] = []
+        for block in blocks:
+            if is_tool_call(block):
+                call_id = own = str(block["id"])
+                number = 1
+                while own in self.call_ids:
+                    number += 1
+                    own = f"{call_id}-{number}"
+                self.call_ids.add(own)
+                block = block if own == call_id else {**block, "id": own}
+                block = block if _is_json(block.get("input")) else {**block, "input": str(block["input"])}
+            kept.append(block)
+        return tuple(kept)
 
     def settle(self, response: Response, cut: str | None = None) -> Generator[Effect, Any, TurnOutput | None]:
         """Answer the calls of a recorded reply that may not run, then decide by its stop reason."""
@@ -423,6 +451,14 @@ def run_turn(turn: TurnInput) -> Generator[Effect, Any, TurnOutput]:
     result before the next model call; after a stop only entries are written.
     """
     return (yield from _Run(turn).run())
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        canonical(value)
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def _cut_of(stop_reason: str | None) -> str | None:

@@ -26,7 +26,7 @@ from nbagent.core.entries import (
     UsageReported,
     UserMessage,
 )  # fmt: skip
-from nbagent.core.messages import Block, Message, Prefix, Request, Response, canonical, text_block
+from nbagent.core.messages import Block, Message, Prefix, Request, Response, text_block
 from nbagent.core.view import View
 
 MODEL = "claude-sonnet-5-5"
@@ -53,7 +53,9 @@ def call(name: str = "python", id: str = "a", input: Any = None) -> Block:
     return {"type": "tool_use", "id": id, "name": name, "input": {} if input is None else input}
 
 
-def reply(*blocks: Block | str, stop: str | None = "end_turn", cut: str | None = None, step: int = 1) -> AssistantMessage:
+def reply(
+    *blocks: Block | str, stop: str | None = "end_turn", cut: str | None = None, step: int = 1
+) -> AssistantMessage:
     made = tuple(text_block(b) if isinstance(b, str) else b for b in blocks)
     return AssistantMessage(blocks=made, stop_reason=stop, model=MODEL, step=step, cut=cut)
 
@@ -149,5 +151,5 @@ def request(messages: Sequence[Message]) -> Request:
 def response(*blocks: Block | str, stop: str | None = "end_turn", cut: str | None = None, **more: Any) -> Response:
     made = tuple(text_block(b) if isinstance(b, str) else b for b in blocks)
     return Response(
-        blocks=made, stop_reason=stop, model=MODEL, cut=cut, usage={"output_tokens": len(canonical(made))}, **more
+        blocks=made, stop_reason=stop, model=MODEL, cut=cut, usage={"output_tokens": len(str(made))}, **more
     )

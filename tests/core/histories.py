@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from nbagent.core.cuts import cut_points
 from nbagent.core.entries import (
     AssistantMessage,
     Body,
@@ -25,7 +26,6 @@ from nbagent.core.entries import (
     TurnStart,
     UserMessage,
 )  # fmt: skip
-from nbagent.core.cuts import cut_points
 from nbagent.core.messages import Block, Message, image_block, text_block, tool_calls
 from nbagent.core.view import build_view
 from tests.core.builders import MODEL, call, stamp, thinks, usage
@@ -166,9 +166,14 @@ def histories(draw: Any, *, tidy: bool = False, moves: bool = True) -> list[Entr
 
 
 def sent_at(entries: Sequence[Entry], position: int) -> tuple[Message, ...]:
-    """Return the conversation that the reply at `position` was asked with."""
-    probe = stamp([AssistantMessage(blocks=(text_block("probe"),), stop_reason="end_turn", model=MODEL, step=1)], entries[:position])
-    messages = build_view(probe).messages
-    assert messages[-1].role == "assistant"
-    blocks = messages[-1].blocks[:-1]
+    """Return the conversation that the reply at `position` was asked with.
+
+    Taken from the view after a reply that is bound, since that lets no waiting move take effect.
+    """
+    probe = AssistantMessage(
+        blocks=(thinks("probe", "probe"), call(id="probe")), stop_reason="tool_use", model=MODEL, step=1
+    )
+    messages = build_view(stamp([probe], entries[:position])).messages
+    assert messages[-1].blocks[-2:] == probe.blocks
+    blocks = messages[-1].blocks[:-2]
     return (*messages[:-1], Message("assistant", blocks)) if blocks else messages[:-1]

@@ -33,7 +33,9 @@ from tests.core.builders import path, says, user
 KINDS: tuple[type[Any], ...] = tuple(c for c in Body.__args__ if c is not Unknown)  # type: ignore[attr-defined]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts | st.floats(allow_nan=False, allow_infinity=False)
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts | st.floats(allow_nan=False, allow_infinity=False)
+)
 values = st.recursive(scalars, lambda v: st.lists(v, max_size=3) | st.dictionaries(texts, v, max_size=3), max_leaves=6)
 objects = st.dictionaries(texts, values, max_size=3)
 BY_ANNOTATION: dict[str, st.SearchStrategy[Any]] = {
@@ -47,7 +49,9 @@ BY_ANNOTATION: dict[str, st.SearchStrategy[Any]] = {
 
 
 def bodies_of(kind: type[Any]) -> st.SearchStrategy[Any]:
-    required = {f.name: BY_ANNOTATION[f.type] for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+    required = {
+        f.name: BY_ANNOTATION[f.type] for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING
+    }
     optional = {f.name: BY_ANNOTATION[f.type] for f in fields(kind) if f.name not in required}
     return st.fixed_dictionaries(required, optional=optional).map(lambda d: kind(**d))
 
@@ -147,7 +151,9 @@ def test_a_line_without_a_hash_is_refused(line: str) -> None:
         split_line(line)
 
 
-@pytest.mark.parametrize("change", [{"id": 5}, {"parent": 5}, {"at": "noon"}, {"body": []}, {"body": "x"}, {"body": None}])
+@pytest.mark.parametrize(
+    "change", [{"id": 5}, {"parent": 5}, {"at": "noon"}, {"body": []}, {"body": "x"}, {"body": None}]
+)
 def test_a_broken_envelope_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises((KeyError, TypeError)):
         entry_from_dict({"id": "e1", "parent": None, "at": 1.0, "body": {"kind": "pin"}} | change)
@@ -178,7 +184,9 @@ def test_a_message_reads_the_same_as_bytes_and_on_the_wire_also_with_a_lone_surr
 def test_equal_paths_have_equal_bytes_before_and_after_a_reload() -> None:
     entries = path(user("héllo 世界 \ud83d"), says("ok"))
     again = [entry_from_dict(decode_line(entry_to_text(e, i))) for i, e in enumerate(entries, 1)]
-    assert [entry_to_text(e, i) for i, e in enumerate(again, 1)] == [entry_to_text(e, i) for i, e in enumerate(entries, 1)]
+    assert [entry_to_text(e, i) for i, e in enumerate(again, 1)] == [
+        entry_to_text(e, i) for i, e in enumerate(entries, 1)
+    ]
 
 
 @pytest.mark.parametrize("content", ["", " \n", (), (text_block(""),), (text_block(" \t"),)])

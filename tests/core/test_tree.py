@@ -97,7 +97,9 @@ def test_a_moved_leaf_ends_the_turn_before_it() -> None:
 
 
 def test_what_a_resumed_turn_adds_after_its_end_is_still_its_own() -> None:
-    tree = tree_of(start("A"), user("go"), calls(id="a"), result("a"), end("A", "limit"), steer("go on"), says("done"), end("A"))
+    tree = tree_of(
+        start("A"), user("go"), calls(id="a"), result("a"), end("A", "limit"), steer("go on"), says("done"), end("A")
+    )
     (node,) = tree.turns()
     assert node.last == "e8"
     assert node.end is not None

@@ -76,7 +76,7 @@ def positions_of_thinking(entries: Sequence[Entry]) -> dict[str, int]:
 def check_signatures(entries: Sequence[Entry], messages: Sequence[Message], final: TurnStart) -> None:
     """Play the server: each thinking block sent must stand behind the very bytes that it was signed over."""
     made_at = positions_of_thinking(entries)
-    whole = [m for m in messages]
+    whole = list(messages)
     for i, message in enumerate(whole):
         for j, block in enumerate(message.blocks):
             if block.get("type") != "thinking":
@@ -86,7 +86,7 @@ def check_signatures(entries: Sequence[Entry], messages: Sequence[Message], fina
             assert (starts[-1].model, starts[-1].prefix) == (final.model, final.prefix)
             own = entries[position].body
             assert isinstance(own, AssistantMessage)
-            before = [b for b in own.blocks[: own.blocks.index(block)]]
+            before = own.blocks[: own.blocks.index(block)]
             head = [*whole[:i], Message(message.role, message.blocks[:j])] if j else whole[:i]
             now = chunks(head)
             then = chunks(sent_at(entries, position))
@@ -108,8 +108,8 @@ def test_that_holds_for_untidy_histories_as_well(entries: list[Entry]) -> None:
 
 @given(histories(tidy=True))
 def test_an_open_tool_loop_sends_the_last_reply_with_all_its_thinking(entries: list[Entry]) -> None:
-    """Unless the model changed, or an undoing brought the reply back into a history that has moved since."""
-    if any(e.kind == "restore" for e in entries):
+    """Unless the model changed, or the reply was hidden and comes back into a history that has moved since."""
+    if any(e.kind == "restore" for e in entries) or sum(e.kind == "compaction" for e in entries) > 1:
         return
     for end in range(1, len(entries) + 1):
         seen = entries[:end]
@@ -144,11 +144,15 @@ def test_without_moves_no_signed_thinking_of_the_model_is_lost(entries: list[Ent
 
 
 @given(histories(tidy=True), histories(tidy=True), st.data())
-def test_an_undone_move_leaves_what_came_before_it_as_it_was(entries: list[Entry], later: list[Entry], data: st.DataObject) -> None:
+def test_an_undone_move_leaves_what_came_before_it_as_it_was(
+    entries: list[Entry], later: list[Entry], data: st.DataObject
+) -> None:
     """The bytes before the move come back exactly; later turns stay, less thinking."""
     results = [e.id for e in entries if e.kind == "tool_result"]
     move = data.draw(
-        st.sampled_from([Compaction(first_kept=None, note="N"), Pruning(placeholders={r: "[x]" for r in results[:1]})])
+        st.sampled_from(
+            [Compaction(first_kept=None, note="N"), Pruning(placeholders=dict.fromkeys(results[:1], "[x]"))]
+        )
     )
     final = [e.body for e in entries if isinstance(e.body, TurnStart)][-1]
     closed = stamp([steer("go"), says("done")], entries)
@@ -161,7 +165,9 @@ def test_an_undone_move_leaves_what_came_before_it_as_it_was(entries: list[Entry
 
 
 @given(histories(tidy=True), st.data())
-def test_a_request_extends_the_one_before_unless_a_move_or_another_voice_says_so(entries: list[Entry], data: st.DataObject) -> None:
+def test_a_request_extends_the_one_before_unless_a_move_or_another_voice_says_so(
+    entries: list[Entry], data: st.DataObject
+) -> None:
     before: list[bytes] = []
     voice: tuple[str, str] | None = None
     moves = 0
