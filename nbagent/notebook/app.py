@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbagent.core.effects import Notice, TextDelta, ThinkingDelta, TurnBegan, TurnEvent
+from nbagent.core.effects import Notice, TextDelta, ThinkingDelta, ToolEnded, TurnBegan, TurnEvent
 from nbagent.core.errors import Diagnostic, TurnFailed, UsageProblem
 from nbagent.notebook.cells import CellSite, CellTracker, is_interactive, raw_source, source_hash
 from nbagent.notebook.host import Engine, Jobs, TurnStopped, host_async, host_sync
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 CONSENT = "This recording runs code in your kernel (it is shown above). Run it? [y]es, [n]o: "
 KEPT_TURNS = 20
 PENDING = "Stop: waiting for native code to end …"
+WOULD_ALLOW = "To allow it: "  # approvals.refused_line begins its last line so
+NOT_BEGUN = "Stopped before the turn began; nothing was sent."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class NotebookAgent:
         self._configured = configured
         self._session: Session | None = None
         self._seen: list[SeenCell] = []
+        self._untold: list[CellRun] = []
         self._running = threading.Lock()
         self._asked_in_cell: tuple[int, int] = (0, 0)
 
@@ -136,6 +139,8 @@ class NotebookAgent:
         """Run a turn in the running cell: returns a coroutine of the FinishedTurn when `awaitable`, else the turn."""
         if not ask.prompt.strip() and not ask.resume:
             raise UsageProblem("the cell has no text; write what the agent should do below the %%agent line")
+        if ask.options.skill is not None:
+            raise UsageProblem(f"no skill is called {ask.options.skill!r}; there are none in this version")
         if awaitable:
             return self._hosted_async(ask)
         return self._hosted_sync(ask)
@@ -166,7 +171,7 @@ class NotebookAgent:
         """Look at the cell on its own thread, and return what the engine has to run."""
         site = self.tracker.claim()
         session = self.session()
-        cells = self._take_cells()
+        cells = self._cells_to_tell()
         cell = self._cell_key(ask, site)
         interactive = site.interactive
         thread = _CellThread(self.engine)
@@ -179,6 +184,10 @@ class NotebookAgent:
                 ports = self._ports(session, jobs, self._sink(live if ask.shown else _silent), site, cells)
                 thread.jobs = jobs
                 done = await self._send(session, ask, cell, ports)
+            except asyncio.CancelledError:
+                if live.picture.done is None and live.picture.step == 0 and ask.shown:
+                    raise TurnStopped(NOT_BEGUN) from None
+                raise
             finally:
                 self._running.release()
             return self._finished(done, session)
@@ -193,15 +202,21 @@ class NotebookAgent:
     def _sink(self, shown: Callable[[TurnEvent], None]) -> Callable[[TurnEvent], None]:
         """Return a sink that keeps what happens and shows it."""
         kept: list[TurnEvent] = []
+        told: list[str] = []
 
         def sink(event: TurnEvent) -> None:
             if isinstance(event, TurnBegan):
+                self._untold.clear()
                 self._events[event.turn] = kept
                 while len(self._events) > KEPT_TURNS:
                     self._events.pop(next(iter(self._events)))
             if not isinstance(event, TextDelta | ThinkingDelta):
                 kept.append(event)
             shown(event)
+            if isinstance(event, ToolEnded) and event.status == "refused" and not told:
+                told.extend(line for line in event.text.splitlines() if line.startswith(WOULD_ALLOW))
+                if told:
+                    shown(Notice(text=f"{event.name} was refused, since nobody can answer here. {told[0]}"))
 
         return sink
 
@@ -259,14 +274,14 @@ class NotebookAgent:
         self._asked_in_cell = (cell, count + 1 if cell == last else 1)
         return self._asked_in_cell[1]
 
-    def _take_cells(self) -> tuple[CellRun, ...]:
-        taken = self.tracker.take()
-        for cell in taken:
+    def _cells_to_tell(self) -> tuple[CellRun, ...]:
+        """Return the cells that the model has not heard of: they are kept until a turn begins."""
+        for cell in self.tracker.take():
             order = len(self._seen) + 1
             self._seen.append(SeenCell(order=order, cell_id=cell.cell_id, source=cell.source, ok=cell.succeeded))
-        fresh = self._seen[len(self._seen) - len(taken) :]
-        told = [c for c in fresh if not _is_ours(c.source)]
-        return tuple(CellRun(label=f"cell {c.order}", source=c.source, ok=c.ok) for c in told)
+            if not _is_ours(cell.source):
+                self._untold.append(CellRun(label=f"cell {order}", source=cell.source, ok=cell.succeeded))
+        return tuple(self._untold)
 
     # ------------------------------------------------------------ looking
 
@@ -275,8 +290,7 @@ class NotebookAgent:
         site = self.tracker.claim()
         session = self.session()
         cell = self._cell_key(ask, site)
-        ran = [c for c in self.tracker.peek() if not _is_ours(c.source)]
-        cells = tuple(CellRun(label="cell", source=c.source, ok=c.succeeded) for c in ran)
+        cells = self._cells_to_tell()
 
         async def body(jobs: Jobs) -> Request:
             ports = self._ports(session, jobs, _silent, site, cells)

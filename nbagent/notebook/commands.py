@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nbagent.core.entries import Entry
-from nbagent.core.errors import UsageProblem, one_line
+from nbagent.core.errors import UsageProblem, UserError, one_line
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.options import MODES, OBSERVED, split_line
 from nbagent.notebook.session_reports import (
@@ -20,8 +20,8 @@ from nbagent.notebook.session_reports import (
     TurnNode,
     TurnTreeReport,
 )
-from nbagent.runtime.doors import kept_sessions, load_cassette
-from nbagent.runtime.places import find_place
+from nbagent.runtime.doors import Settings, kept_sessions, load_cassette
+from nbagent.runtime.places import cell_ids, known_sessions
 from nbagent.runtime.recording import Recorder
 from nbagent.runtime.session import Session
 from nbagent.runtime.turn_facts import TurnFacts, calls_of, code_run, turn_facts
@@ -48,21 +48,27 @@ def welcome(agent: NotebookAgent) -> str:
     """Return the line of `%load_ext`; the same for the same settings and session, whatever the time or machine."""
     from nbagent import __version__
 
-    settings = agent.settings()
-    place = find_place(agent.folder(), agent.notebook_path(), settings.session, "new")
-    if place.how == "new":
-        name, turns = (place.name if settings.session or place.notebook else "new"), 0
-        name = "new" if name.endswith("-new") else name
-    else:
-        session = agent.session()
-        name, turns = session.place.name, session.opened.turns
+    try:
+        settings = agent.settings()
+    except UserError as error:
+        return f"nbagent {__version__} is loaded, but cannot work yet: {one_line(str(error))}"
+    name, turns, notes = settings.session or "new", 0, ""
+    if _is_known(agent, settings):
+        try:
+            session = agent.session()
+        except UserError as error:
+            notes += f"\nThe conversation of this notebook cannot be opened now: {one_line(str(error))}"
+        else:
+            name, turns = session.place.name, session.opened.turns
+            if session.place.how in ("renamed", "copied"):
+                notes += f" ({session.place.how} from {session.place.origin})"
+    if problems := len(agent.problems) + len(settings.diagnostics):
+        notes = f" · {_counted(problems, 'problem')}, see %agent{notes}"
     parts = [
         f"nbagent {__version__}: {settings.model}", f"policy {settings.policy}",
-        f"window {settings.window_tokens:,} tokens", f"session {name}", f"{turns} turns", "0 skills",
+        f"window {settings.window_tokens:,} tokens", f"session {name}", _counted(turns, "turn"), "0 skills",
     ]  # fmt: skip
-    line = " · ".join(parts)
-    if place.how in ("renamed", "copied"):
-        line += f" ({place.how} from {place.origin})"
+    line = " · ".join(parts) + notes
     if agent.asks_people() and not agent.has_key(settings):
         line += (
             "\nNo key is set (ANTHROPIC_API_KEY): recordings play without one (`%agent replay FILE`), and %agent, "
@@ -71,11 +77,26 @@ def welcome(agent: NotebookAgent) -> str:
     return line
 
 
+def _is_known(agent: NotebookAgent, settings: Settings) -> bool:
+    """Tell whether there is a conversation to go on with; nothing is written or copied."""
+    known, notebook = known_sessions(agent.folder()), agent.notebook_path()
+    if settings.session is not None:
+        return any(s.name == settings.session for s in known)
+    if notebook is None or not known:
+        return False
+    cells = cell_ids(notebook)
+    return any(s.notebook == notebook or s.cells & cells for s in known)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 # ---------------------------------------------------------------- %agent
 
 
-def agent_command(agent: NotebookAgent, line: str) -> Any:
-    """Run `%agent LINE`.
+def agent_command(agent: NotebookAgent, line: str, *, awaitable: bool = False) -> Any:
+    """Run `%agent LINE`; with `awaitable` (the whole cell is `%agent resume`) return the coroutine of it.
 
     Raises:
         UsageProblem: no such sub-command; the line teaches `%%agent`.
@@ -83,6 +104,8 @@ def agent_command(agent: NotebookAgent, line: str) -> Any:
     words = split_line(line)
     if not words:
         return session_report(agent)
+    if awaitable and words == ["resume"]:
+        return _resumed(agent)
     command = AGENT_COMMANDS.get(words[0])
     if command is None:
         raise UsageProblem(
@@ -146,6 +169,10 @@ def _resume(agent: NotebookAgent, words: Words) -> None:
     if words:
         raise UsageProblem("%agent resume takes no words; it goes on with the last turn")
     agent.run(Ask(prompt="", resume=True), awaitable=False)
+
+
+async def _resumed(agent: NotebookAgent) -> None:
+    await agent.run(Ask(prompt="", resume=True), awaitable=True)
 
 
 def _fork(agent: NotebookAgent, words: Words) -> Said:
@@ -257,7 +284,7 @@ def _record(agent: NotebookAgent, words: Words) -> Said:
     path = agent.folder() / only_word(words, "%agent record FILE", default)
     agent.recorder = Recorder(path=path)
     turns = agent.recorder.save(agent.session())
-    return Said(f"Recording to {agent.shown(path)} ({turns} turns so far); `%agent record stop` ends it.")
+    return Said(f"Recording to {agent.shown(path)} ({_counted(turns, 'turn')} so far); `%agent record stop` ends it.")
 
 
 def _replay(agent: NotebookAgent, words: Words) -> Said:
@@ -272,8 +299,8 @@ def _replay(agent: NotebookAgent, words: Words) -> Said:
     agent.switch(Session.replay(cassette, folder=agent.folder(), settings=settings, home=Path(settings.home)))
     agent.consented = settings.trusted
     made = "a scripted model" if cassette.source == "scripted" else f"a {cassette.source} session"
-    turns = len(cassette.turns)
-    return Said(f"Playing {Path(name).as_posix()}: {turns} turns, recorded from {made}. No key is needed.")
+    turns = _counted(len(cassette.turns), "turn")
+    return Said(f"Playing {Path(name).as_posix()}: {turns}, recorded from {made}. No key is needed.")
 
 
 def _sessions(agent: NotebookAgent, words: Words) -> SessionsReport:
@@ -299,9 +326,7 @@ def _open(agent: NotebookAgent, words: Words) -> SessionReport:
     if agent.opened is None or agent.opened.place.name != name:
         agent.switch(None)
         agent.switch(
-            Session.open(
-                folder=agent.folder(), notebook=None, settings=settings, home=Path(settings.home), name=name
-            )
+            Session.open(folder=agent.folder(), notebook=None, settings=settings, home=Path(settings.home), name=name)
         )
     return session_report(agent)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nbagent.notebook.commands import AGENT_COMMANDS
 from nbagent.notebook.context_commands import CONTEXT_COMMANDS
-from nbagent.notebook.options import MODES, RERUNS, cell_parser, option_words
+from nbagent.notebook.options import MODES, OBSERVED, RERUNS, cell_parser, option_words
 
 _VALUES = {"--mode": MODES, "--rerun": RERUNS}
 
@@ -19,6 +19,8 @@ def words_for(line: str) -> Sequence[str] | None:
     ['--mode', '--model']
     """
     words = line.split(" ")
+    if words[:2] in (["%agent", "mode"], ["%agent", "observe"]) and len(words) == 3:
+        return [v for v in (MODES if words[1] == "mode" else OBSERVED) if v.startswith(words[2])]
     if words[0] == "%%agent" and len(words) > 1:
         last, before = words[-1], words[-2]
         if before in _VALUES:
@@ -35,7 +37,9 @@ class AgentMatcher:
 
     matcher_api_version = 2
     matcher_identifier = "nbagent"
-    __qualname__ = "AgentMatcher"
+
+    def __init__(self) -> None:
+        self.__qualname__ = "AgentMatcher"  # the completer reads it of the matcher itself, as of a function
 
     def __call__(self, context: Any) -> dict[str, Any]:
         """Return completions for the line under the cursor; ours suppress others on our lines."""

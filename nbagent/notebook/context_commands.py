@@ -118,5 +118,3 @@ def _number(key: str, value: str) -> float:
 CONTEXT_COMMANDS: Mapping[str, Callable[[NotebookAgent, Words, Ask | None], Any]] = {
     "show": _show, "policy": _policy, "set": _set,
 }  # fmt: skip
-
-

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from nbagent.core.errors import UsageProblem
+from traitlets import TraitError
+
+from nbagent.core.errors import UsageProblem, one_line
 from nbagent.notebook.cells import raw_source
 from nbagent.notebook.completion import AgentMatcher
 from nbagent.notebook.magics import AgentMagics
@@ -19,7 +21,7 @@ def load(shell: Any) -> None:
     """Register magics, completion, events and the transformer on `shell`, and print the one line of welcome."""
     if getattr(shell, _ATTRIBUTE, None) is not None:
         return
-    magics = AgentMagics(shell)
+    magics, fault = _made(shell)
     agent = magics.agent_app
     shell.register_magics(magics)
     transform = AgentCellTransform(
@@ -32,7 +34,16 @@ def load(shell: Any) -> None:
         shell.Completer.custom_matchers.append(matcher)
     magics.undo = lambda: _undo(shell, magics, transform, matcher)
     setattr(shell, _ATTRIBUTE, magics)
-    print(magics.welcome())
+    print(magics.welcome() + fault)
+
+
+def _made(shell: Any) -> tuple[AgentMagics, str]:
+    """Return the magics, and a line about a configuration that had to be left out."""
+    try:
+        return AgentMagics(shell), ""
+    except TraitError as error:
+        del shell.config["AgentMagics"]
+        return AgentMagics(shell), f"\nThe configuration c.AgentMagics was left out: {one_line(str(error))}"
 
 
 def unload(shell: Any) -> None:

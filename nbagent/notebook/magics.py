@@ -30,8 +30,10 @@ class AgentMagics(Magics):
     mode = Enum(["", *MODES], "", help="Permissions: ask, auto or plan (read only).").tag(config=True)
     rerun = Enum(["", *RERUNS], "", help="What running a cell again does.").tag(config=True)
     observation = Enum(["", *OBSERVED], "", help="What the model hears of your cells.").tag(config=True)
-    window_tokens = Int(0, help="Working window in tokens; 0 leaves it to the settings.").tag(config=True)
-    threshold = Float(0.0, help="Share of the window at which a policy acts; 0 leaves it.").tag(config=True)
+    window_tokens = Int(0, min=0, help="Working window in tokens; 0 leaves it to the settings.").tag(config=True)
+    threshold = Float(0.0, min=0.0, max=1.0, help="Share of the window at which a policy acts; 0 leaves it.").tag(
+        config=True
+    )
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
@@ -54,15 +56,14 @@ class AgentMagics(Magics):
 
         The request is sent byte for byte. `%agent help` lists the sub-commands.
         """
-        if cell is None:
-            return agent_command(self.agent_app, line)
         awaitable, options = split_awaitable(line)
+        if cell is None:
+            return agent_command(self.agent_app, options, awaitable=awaitable)
         parsed = parse_cell_line(options)
         ask = Ask(prompt=cell, options=turn_options(parsed), quiet=parsed.quiet)
         if parsed.dry_run:
-            return _later(context_command(self.agent_app, "show", ask=ask)) if awaitable else context_command(
-                self.agent_app, "show", ask=ask
-            )
+            shown = context_command(self.agent_app, "show", ask=ask)
+            return _later(shown) if awaitable else shown
         running = self.agent_app.run(ask, awaitable=awaitable)
         if awaitable:
             return self._bound(running, parsed.out)
@@ -90,15 +91,15 @@ class AgentMagics(Magics):
             options["max_cost_usd"] = options.pop("max_cost")
         if options.get("tools") is not None:
             options["tools"] = tuple(options["tools"])
-        try:
-            chosen = TurnOptions(**options)
-        except TypeError as error:
-            what = str(error).split(") ")[-1]
-            raise UsageProblem(f"nbagent.ask: {what}; the options are those of %%agent") from error
+        known = TurnOptions.__dataclass_fields__
+        if unknown := [name for name in options if name not in known]:
+            names = ", ".join(n.replace("max_cost_usd", "max_cost") for n in known)
+            raise UsageProblem(f"nbagent.ask has no option {unknown[0]!r}; it has: {names}, quiet, show")
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise UsageProblem("nbagent.ask: the prompt is empty; give the text that the agent should answer")
+        chosen = TurnOptions(**options)
         number = self.agent_app.next_ask_number()
-        ask = Ask(
-            prompt=prompt, options=chosen, quiet=quiet, shown=show, source=prompt, suffix=f"#ask{number}"
-        )
+        ask = Ask(prompt=prompt, options=chosen, quiet=quiet, shown=show, source=prompt, suffix=f"#ask{number}")
         return turn_result(self.agent_app, self.agent_app.run(ask, awaitable=False))
 
     def last_result(self) -> TurnResult | None:

@@ -1,6 +1,7 @@
 """Rewrites a `%%agent` cell into an awaited call, since IPython does not await what a magic returns.
 
-See ipython issues 11314 and 14157; to be removed when a magic's coroutine is awaited.
+See ipython issues 11314 and 14157; to be removed when a magic's coroutine is awaited. Two cells of one line are
+rewritten as well: `%agent resume`, for the same reason, and `%agent TEXT?`, which IPython takes for a request for help.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def _from_magic(lines: list[str], magic: str) -> list[str] | None:
 class AgentCellTransform:
     """An input transformer for `input_transformers_cleanup`, put first: the others would strip `>>>` from prompts.
 
+    It may be tried on any cell, and gives back what is not its own.
+
     `depth` counts the cells that run: only a cell of the person's (depth 0) is rewritten. `raw_source` returns the
     cell as it was sent, so that a final newline that IPython added can be told from one that was typed.
     """
@@ -59,12 +62,26 @@ class AgentCellTransform:
     def __call__(self, lines: list[str]) -> list[str]:
         """Return `lines`, or the one line that stands for the `%%agent` cell."""
         cell = _from_magic(lines, self._magic)
-        if cell is None or self._depth() != 0 or not self._enabled():
+        if self._depth() != 0 or not self._enabled():
             return lines
+        if cell is None:
+            return self._line_cell(lines)
         options = cell[0].strip().removeprefix(f"%%{self._magic}").strip()
         body = self._as_typed("".join(cell[1:]), "".join(lines))
         line = f"{AWAITABLE} {options}".rstrip()
         return [f"await get_ipython().run_cell_magic({self._magic!r}, {line!r}, {body!r})\n"]
+
+    def _line_cell(self, lines: list[str]) -> list[str]:
+        source = "".join(lines).strip()
+        words = source.split()
+        if len(words) < 2 or words[0] != f"%{self._magic}" or "\n" in source:
+            return lines
+        if words[1:] == ["resume"]:
+            return [f"await get_ipython().run_line_magic({self._magic!r}, {f'{AWAITABLE} resume'!r})\n"]
+        if source.endswith("?"):
+            rest = source.removeprefix(f"%{self._magic}").strip()
+            return [f"get_ipython().run_line_magic({self._magic!r}, {rest!r})\n"]
+        return lines
 
     def _as_typed(self, body: str, cell: str) -> str:
         raw = self._raw_source()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nbagent.core.budget import Usage
 from nbagent.core.entries import AssistantMessage, Entry, ToolResult, TurnStart, UsageReported, UserMessage
 from nbagent.core.messages import ToolCall, tool_calls
-from nbagent.core.tree import SessionTree
+from nbagent.core.tree import SessionTree, TurnNode
 from nbagent.runtime.matching import stale_turns
 
 
@@ -53,7 +53,7 @@ def turn_facts(tree: SessionTree) -> tuple[TurnFacts, ...]:
             owner[entry.id] = above
             entries[above].append(entry)
     nodes = tree.turns()
-    stale = stale_turns(nodes)
+    stale = _stale(nodes, parents)
     current = [n.turn for n in nodes if n.current]
     leaf = current[-1] if current else None
     return tuple(
@@ -64,6 +64,18 @@ def turn_facts(tree: SessionTree) -> tuple[TurnFacts, ...]:
         )
         for n in nodes
     )  # fmt: skip
+
+
+def _stale(nodes: Sequence[TurnNode], parents: Mapping[str, str | None]) -> frozenset[str]:
+    """Return the turns left behind that build on one which was run again since: not a conversation merely put aside."""
+    left = stale_turns(nodes)
+    replaced = {n.turn for n in nodes if not n.current} - left
+    shaky: set[str] = set()
+    for node in nodes:  # parents come first
+        above = parents[node.turn]
+        if above in replaced or above in shaky:
+            shaky.add(node.turn)
+    return left & shaky
 
 
 def _facts(

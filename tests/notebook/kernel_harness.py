@@ -176,4 +176,5 @@ class Kernel:
 
 def _text(message: dict[str, Any]) -> str:
     content = message["content"]
-    return str(content.get("text", "")) + str(content.get("data", {}).get("text/plain", ""))
+    shown = content.get("data", {})
+    return str(content.get("text", "")) + str(shown.get("text/plain") or shown.get("text/markdown") or "")
