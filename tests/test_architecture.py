@@ -17,6 +17,8 @@ PURE_STDLIB = frozenset(
     [
         "__future__",
         "collections",
+        "base64",
+        "binascii",
         "collections.abc",
         "dataclasses",
         "difflib",
