@@ -8,8 +8,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from nbagent import __version__, cli_demo
 from nbagent.cli import main
@@ -31,7 +34,12 @@ from nbagent.store.journal import Journal
 from nbagent.store.settings import load_settings
 from nbagent.store.trust import is_trusted
 
-DEMO = Path(__file__).parent / "fixtures" / "demo"
+DATA = "import pandas as pd\n\ntemperatures = pd.DataFrame({'Bergen': [2, 4, 11], 'Seville': [11, 16, 25]})"
+ASK = "%%agent --mode auto\nWhich city is the coldest on average?"
+REPLIES = [
+    [{"type": "tool_use", "name": "python", "input": {"code": "mean = temperatures.mean()\nmean.round(1)"}}],
+    [{"type": "text", "text": "**Bergen** is the coldest, with 5.7 degrees."}],
+]
 SECRET = "the-blue-heron-at-dawn"
 CALL = {"type": "tool_use", "id": "c1", "name": "python", "input": {"code": "print('```')\n<b>1</b>"}}
 BODIES = (
@@ -304,34 +312,58 @@ def test_doctor_changes_nothing(
 # ---------------------------------------------------------------- demo
 
 
+def notebook_of(*sources: str) -> Any:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+
+
 @pytest.fixture
-def our_tutorials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_demo, "tutorials", lambda: DEMO)
+def shipped(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of tutorials as it is shipped; its recording is empty."""
+    folder = tmp_path_factory.mktemp("shipped")
+    for name in ("cassettes", ".nbagent", "scripts"):
+        (folder / name).mkdir()
+        (folder / name / "tiny.json").write_text("{}")
+    nbformat.write(
+        notebook_of("%load_ext nbagent", "%agent replay cassettes/tiny.json", DATA, ASK), folder / "01_tiny.ipynb"
+    )
+    monkeypatch.setattr(cli_demo, "tutorials", lambda: folder)
+    return folder
 
 
-def test_a_copy_never_overwrites_what_was_changed(tmp_path: Path) -> None:
+@pytest.fixture
+def recorded(shipped: Path) -> Path:
+    """The same with a recording, made from a script."""
+    (shipped / "scripts" / "tiny.json").write_text(json.dumps(REPLIES))
+    cells = "%load_ext nbagent", "%agent model scripted:scripts/tiny.json", "%agent record cassettes/tiny.json"
+    making = NotebookClient(notebook_of(*cells, DATA, ASK), resources={"metadata": {"path": str(shipped)}}, timeout=60)
+    making.execute()
+    return shipped
+
+
+def test_a_copy_never_overwrites_what_was_changed(tmp_path: Path, shipped: Path) -> None:
     target = tmp_path / "demo"
-    first = copy_tutorials(DEMO, target)
+    first = copy_tutorials(shipped, target)
     assert first.fresh
     assert [n.name for n in first.notebooks] == ["01_tiny.ipynb"]
-    assert (target / "cassettes" / "tiny.json").read_bytes() == (DEMO / "cassettes" / "tiny.json").read_bytes()
+    assert sorted(p.name for p in target.iterdir()) == ["01_tiny.ipynb", "cassettes"]
+    assert (target / "cassettes" / "tiny.json").read_text() == "{}"
     (target / "01_tiny.ipynb").write_text("mine")
     (target / "cassettes" / "tiny.json").unlink()
-    second = copy_tutorials(DEMO, target)
+    second = copy_tutorials(shipped, target)
     assert second.kept == (target / "01_tiny.ipynb",)
     assert not second.fresh
     assert (target / "01_tiny.ipynb").read_text() == "mine"
     assert (target / "cassettes" / "tiny.json").exists()
 
 
-def test_a_folder_that_is_a_file_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_is_a_file_is_one_line(tmp_path: Path, shipped: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageProblem, match="is a file"):
-        copy_tutorials(DEMO, tmp_path / "file")
+        copy_tutorials(shipped, tmp_path / "file")
 
 
 @pytest.mark.kernel
-@pytest.mark.usefixtures("our_tutorials")
+@pytest.mark.usefixtures("recorded")
 def test_demo_check_prints_the_answers_of_the_recording(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, nbagent_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +373,7 @@ def test_demo_check_prints_the_answers_of_the_recording(
     assert main(["demo", "--check", "--folder", str(target)]) == 0
     out = capsys.readouterr().out
     assert "> Which city is the coldest on average" in out
-    assert "**Bergen** is the coldest" in out
+    assert "**Bergen** is the coldest, with 5.7" in out
     assert "1 answers, replayed without a model" in out
     assert is_trusted(target, nbagent_home)
     assert not is_trusted(tmp_path, nbagent_home)
@@ -349,13 +381,12 @@ def test_demo_check_prints_the_answers_of_the_recording(
 
 
 @pytest.mark.kernel
-@pytest.mark.usefixtures("our_tutorials")
 def test_demo_check_fails_with_one_line_when_a_cell_does(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, nbagent_home: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, nbagent_home: Path, recorded: Path
 ) -> None:
     target = tmp_path / "demo"
     target.mkdir()
-    changed = (DEMO / "01_tiny.ipynb").read_text().replace("coldest", "warmest")
+    changed = (recorded / "01_tiny.ipynb").read_text().replace("coldest", "warmest")
     (target / "01_tiny.ipynb").write_text(changed)
     assert main(["demo", "--check", "--folder", str(target)]) == 1
     captured = capsys.readouterr()
@@ -365,7 +396,7 @@ def test_demo_check_fails_with_one_line_when_a_cell_does(
     assert not is_trusted(target, nbagent_home)
 
 
-@pytest.mark.usefixtures("our_tutorials")
+@pytest.mark.usefixtures("shipped")
 def test_demo_opens_jupyterlab_on_the_first_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[list[str], Path]] = []
 
