@@ -80,7 +80,8 @@ class TurnRunner:
     def new_prefix(self) -> Prefix:
         """Return the prefix that a new conversation gets now."""
         files, _ = startup_files(self.folder, self.home)
-        return make_prefix(self.specs(), files, extra={"system": f"The workspace folder is {self.folder}."})
+        prefix = make_prefix(self.specs(), files, extra={"system": f"The workspace folder is {self.folder}."})
+        return replace(prefix, system=tuple(self.scrubber.value(b) for b in prefix.system))
 
     def store_prefix(self, prefix: Prefix) -> str:
         """Keep `prefix` as an artifact and return its digest."""

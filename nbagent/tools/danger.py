@@ -83,7 +83,7 @@ _COMMANDS = re.compile(
 _INLINE = re.compile(_BEGIN + r"((?:python|perl|ruby|node)\S*)\s+(?:-\S+\s+)*-(?:c|e)\b", re.I)
 _MODULE = re.compile(r"-m\s+(pip|http\.server|ensurepip)\b")
 _GIT = re.compile(
-    r"\bgit\s+(?:-\S+\s+(?:[^\s-]\S*[=/]\S*\s+)?)*(push|pull|fetch|clone|reset|clean|checkout|restore|rebase|gc|filter-\w+|rm"
+    r"\bgit\s+(?:(?:-[Cc]\s+[^-\s]\S*|-\S+)\s+)*(push|pull|fetch|clone|reset|clean|checkout|restore|rebase|gc|filter-\w+|rm"
     r"|branch\s+-D|stash\s+(?:drop|clear))\b",
     re.I,
 )

@@ -14,7 +14,16 @@ from typing import Any
 
 import pytest
 
-from nbagent.core.entries import Approval, AssistantMessage, LeafMoved, Steering, ToolResult, ToolStarted, TurnEnd, UsageReported
+from nbagent.core.entries import (
+    Approval,
+    AssistantMessage,
+    LeafMoved,
+    Steering,
+    ToolResult,
+    ToolStarted,
+    TurnEnd,
+    UsageReported,
+)
 from nbagent.core.errors import JournalLocked, UsageProblem
 from nbagent.models.scripted import calls, says
 from nbagent.runtime.matching import stale_turns

@@ -1,0 +1,141 @@
+"""Ceilings on steps, tokens and dollars, of a turn, a session and a day (DECISIONS 14)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbagent.core.entries import UsageReported
+from nbagent.models.scripted import calls, says
+from nbagent.runtime.spent import DayLedger, utc_day
+from tests.runtime.lab import Lab
+
+NOON = 1_800_000_000.0  # 2027-01-15 08:00 UTC
+
+
+def looping(count: int = 20) -> list[object]:
+    return [[calls("glob", pattern="*")] for _ in range(count)]
+
+
+def test_a_turn_stops_at_its_steps_tokens_and_cost(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "work")
+    lab.open(looping())
+    steps = lab.send("a", "A", max_steps=2)
+    assert (steps.output.outcome, len(lab.requests)) == ("limit", 2)
+    assert "--max-steps" in steps.output.message
+    tokens = lab.send("b", "B", max_tokens=5)
+    assert (tokens.output.outcome, "--max-tokens" in tokens.output.message) == ("limit", True)
+    assert lab.requests[-1].max_tokens <= 5
+    cost = lab.send("c", "C", max_cost_usd=0.000001)
+    assert (cost.output.outcome, "--max-cost" in cost.output.message) == ("limit", True)
+    resumed = lab.resume(max_cost_usd=0.000001)
+    assert resumed.output.outcome == "limit"
+    assert resumed.output.cost_usd > 0  # a resumed turn counts from zero, so it gets on
+
+
+def test_a_session_stops_at_its_cost_over_restarts(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "work")
+    lab.open([says("a")])
+    lab.send("a", "A")
+    spent = sum(u.cost_usd for u in lab.bodies(UsageReported))
+    lab.restart([says("b")], limits__session_cost_usd=spent)
+    done = lab.send("b", "B")
+    assert done.output.outcome == "limit"
+    assert "limits.session_cost_usd" in done.output.message
+    assert lab.requests == []
+
+
+def test_the_day_counts_all_sessions_of_the_person(tmp_path: Path) -> None:
+    first, second = Lab(tmp_path / "one"), Lab(tmp_path / "two")
+    second.home = first.home
+    first.clock.at = second.clock.at = NOON
+    first.open([says("a")])
+    first.send("a", "A")
+    spent = sum(u.cost_usd for u in first.bodies(UsageReported))
+    (line,) = (first.home / "spent.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"day": "2027-01-15", "usd": pytest.approx(spent), "session": "x"}
+    second.open([says("b")], limits__day_cost_usd=spent)
+    done = second.send("b", "B")
+    assert done.output.outcome == "limit"
+    assert "limits.day_cost_usd" in done.output.message
+    assert second.requests == []
+    second.clock.at = NOON + 86_400
+    assert second.send("c", "C").output.outcome == "completed"
+
+
+def test_replay_and_free_calls_are_not_in_the_ledger(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "work", rerun="reuse")
+    lab.open([says("a")])
+    lab.send("a", "A")
+    size = (lab.home / "spent.jsonl").stat().st_size
+    lab.restart([])
+    lab.send("a", "A")
+    assert (lab.home / "spent.jsonl").stat().st_size == size
+    lab.restart([says("free")], model="scripted:none")
+    lab.send("b", "B", model="scripted:none")
+    assert (lab.home / "spent.jsonl").stat().st_size == size
+
+
+def test_a_home_that_cannot_be_written_is_a_notice(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "work")
+    lab.home.write_text("a file, not a folder")
+    lab.open([says("a"), says("b")], limits__day_cost_usd=1.0)
+    done = lab.send("a", "A")
+    assert done.output.outcome == "completed"
+    assert sum("counts this session alone" in n for n in done.notices) == 1
+    assert lab.send("b", "B", max_cost_usd=None).output.outcome == "completed"
+
+
+def test_torn_and_foreign_lines_do_not_count(tmp_path: Path) -> None:
+    ledger = DayLedger(tmp_path, "s")
+    day = utc_day(NOON)
+    lines = [
+        "", "{", "[]", "3", "null", '{"day": "2027-01-15"}', '{"day": "2027-01-15", "usd": "1"}', '{"usd": 1}',
+        '{"day": "2027-01-15", "usd": -5}', '{"day": "2027-01-15", "usd": NaN}', '{"day": "2027-01-15", "usd": 1e99}',
+        '{"day": "2027-01-14", "usd": 7}', '{"day": "2027-01-15", "usd": 2, "later": true}', "\udcff", '{"day": "2027-01-15", "us',
+    ]  # fmt: skip
+    ledger.path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    ledger.add(NOON, 0.5)  # after a torn line
+    assert ledger.spent_on(day) == 2.5
+    assert DayLedger(tmp_path / "missing", "s").spent_on(day) == 0.0
+
+
+def test_processes_that_write_at_once_lose_no_line(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from nbagent.runtime.spent import DayLedger\n"
+        "ledger = DayLedger(Path(sys.argv[1]), 's' * 2000)\n"
+        f"for _ in range(50): ledger.add({NOON}, 0.01)\n"
+        "assert not ledger.problem, ledger.problem"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(3)]
+    assert [p.wait() for p in running] == [0, 0, 0]
+    assert DayLedger(tmp_path, "s").spent_on(utc_day(NOON)) == pytest.approx(1.5)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_read_only_ledger_is_read(tmp_path: Path) -> None:
+    ledger = DayLedger(tmp_path, "s")
+    ledger.add(NOON, 1.0)
+    tmp_path.chmod(0o500)
+    try:
+        ledger.add(NOON, 1.0)
+        assert ledger.problem
+        assert ledger.spent_on(utc_day(NOON)) == 1.0
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_an_unknown_mode_or_tool_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    from nbagent.core.errors import PolicyError, UsageProblem
+
+    lab = Lab(tmp_path / "work")
+    lab.open([says("a")])
+    for options, error in (({"mode": "yolo"}, UsageProblem), ({"tools": ("telepathy",)}, UsageProblem), ({"policy": "x"}, PolicyError)):
+        with pytest.raises(error):
+            lab.send("a", "A", **options)
+    assert len(lab.session.tree) == 0
