@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from nbagent.core.errors import JournalUnwritable, UsageProblem
 from nbagent.store.settings import load_settings
@@ -111,7 +112,9 @@ def _require(module: str) -> None:
 
 def open_lab(notebook: Path, *, browser: bool) -> int:
     """Run JupyterLab on `notebook` until it is stopped."""
-    command = [sys.executable, "-m", "jupyterlab", notebook.name, *([] if browser else ["--no-browser"])]
+    # Not the file's name as an argument: the address that is printed would not lead to it.
+    command = [sys.executable, "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{quote(notebook.name)}"]
+    command += [] if browser else ["--no-browser"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     if not os.environ.get("ANTHROPIC_API_KEY"):

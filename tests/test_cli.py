@@ -408,7 +408,7 @@ def test_demo_opens_jupyterlab_on_the_first_tutorial(tmp_path: Path, monkeypatch
     monkeypatch.setattr(cli_demo, "find_spec", lambda name: object())
     assert main(["demo", "--no-browser", "--folder", str(tmp_path / "demo")]) == 0
     ((command, cwd),) = ran
-    assert command[1:5] == ["-m", "jupyterlab", "01_tiny.ipynb", "--no-browser"]
+    assert command[1:5] == ["-m", "jupyterlab", "--LabApp.default_url=/lab/tree/01_tiny.ipynb", "--no-browser"]
     assert cwd == tmp_path / "demo"
 
 
