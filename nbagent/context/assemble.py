@@ -12,8 +12,8 @@ def assemble(view: View, prefix: Prefix, *, model: str, max_tokens: int, options
     """Return the request of the next model call.
 
     The prefix goes first as it was stored, then the messages of the view. Cache marks stand where
-    the last request ended, so that it is read, and at the end, so that this one is written; between
-    two marks further apart than the provider looks back (20 blocks), a third.
+    the last request ended, so that it is read, and at the end, so that this one is written; the third
+    where the request before it ended, in case the last one was never answered.
     """
     return Request(
         model=model, max_tokens=max_tokens, prefix=prefix, messages=view.messages,

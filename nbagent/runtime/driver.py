@@ -232,17 +232,30 @@ class Driver:
         entries: list[Entry] = []
         for batch in self.toolbox.batches(calls):
             tasks = {asyncio.create_task(self._run_one(call, entries)): call for call in batch}
-            try:
-                await asyncio.gather(*tasks)
-            except asyncio.CancelledError:
+            if await self._settle(tasks):
                 self.stopped = True
-                await self._wind_up(tasks)
                 self._answer_stopped(tasks.values(), entries)
                 return ToolsDone(entries=tuple(entries), stopped=True)
-            except BaseException:  # the journal is unwritable, say: no tool may go on unwatched
-                await self._wind_up(tasks)
-                raise
         return ToolsDone(entries=tuple(entries))
+
+    async def _settle(self, tasks: dict[asyncio.Task[None], ToolCall]) -> bool:
+        """Wait for a batch. Returns whether it was stopped; then none of its tools can write any more.
+
+        Raises:
+            Exception: what a task raised, the journal being unwritable, say; no other task goes on unwatched.
+        """
+        stopped = False
+        try:  # not `gather`: when cancelled it waits for tools that do not end
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        except asyncio.CancelledError:
+            stopped = True
+        if not all(task.done() for task in tasks):
+            await self._wind_up(tasks)
+        ended = [task for task in tasks if task.done()]
+        errors = [e for e in (t.exception() for t in ended if not t.cancelled()) if e is not None]
+        if errors:
+            raise errors[0]
+        return stopped or any(task.cancelled() for task in ended)
 
     async def _run_one(self, call: ToolCall, entries: list[Entry]) -> None:
         entries.append(self._append(ToolStarted(call_id=call.id, name=call.name)))
@@ -261,11 +274,7 @@ class Driver:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):  # a second Stop: do not wait any longer
             await asyncio.wait(tasks, timeout=CLEAN_UP_S)
-        for task, call in tasks.items():
-            if not task.done():
-                self._abandoned.add(call.id)
-            elif not task.cancelled():
-                task.exception()  # seen: asyncio would warn of it later
+        self._abandoned.update(call.id for task, call in tasks.items() if not task.done())
 
     def _answer_stopped(self, calls: Iterable[ToolCall], entries: list[Entry]) -> None:
         """Answer each call that started and has no result."""
