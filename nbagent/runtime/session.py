@@ -176,8 +176,7 @@ class Session:
         if self.cassette is not None:
             return self._after(await replay_turn(runner, self.cassette, prompt, cell, target, ports), earlier)
         if earlier is not None and (options.rerun or self.settings.rerun) == "reuse":
-            named = self._named(options.model)
-            reused = await reuse_turn(runner, named, prompt, cell, target, options, ports)
+            reused = await reuse_turn(runner, self._named(options.model), prompt, cell, target, options, ports)
             if reused is not None:
                 return self._after(reused, earlier)
         named = await self.ready_model(options.model)
@@ -229,7 +228,7 @@ class Session:
         return earlier, None if options.new else (parent if forks else self.tree.leaf)
 
     def _after(self, done: FinishedTurn, earlier: TurnNode | None) -> FinishedTurn:
-        self._previous = earlier or next((t for t in self.tree.turns() if t.turn == done.output.turn), None)
+        self._previous = earlier or self.tree.turn(done.output.turn)
         if self._journal is not None:
             remember(self.place, cells_of(self.tree))
         return done
