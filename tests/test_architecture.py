@@ -19,6 +19,7 @@ PURE_STDLIB = frozenset(
         "collections",
         "base64",
         "binascii",
+        "bisect",
         "collections.abc",
         "dataclasses",
         "difflib",
