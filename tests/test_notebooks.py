@@ -1,0 +1,225 @@
+"""The tutorials: they replay without key and network, the same every time, and their exercises really check."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from nbagent.models.cassette import Cassette, from_text
+
+NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+NAMES = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
+PASSES = ({"TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "1"}, {"TZ": "America/St_Johns", "PYTHONHASHSEED": "2"})
+PASS_TIMEOUT_S = 110
+
+# Put before the notebook's cells: notes every request. Names with an underscore are not told to the model.
+WATCH = """
+def _watch():
+    import hashlib
+    from nbagent.runtime.turns import TurnRunner
+    made, seen = TurnRunner.request, []
+    def request(self, *arguments, **options):
+        value = made(self, *arguments, **options)
+        seen.append(hashlib.sha256(value.canonical_bytes()).hexdigest())
+        return value
+    TurnRunner.request = request
+    return seen
+_requests = _watch()
+"""
+
+TELL = """
+import json as _json, sys as _sys
+from pathlib import Path as _Path
+assert "anthropic" not in _sys.modules
+_Path("requests-{name}.json").write_text(_json.dumps(_requests))
+"""
+
+# In the kernel and in pytest: connecting anywhere but to this machine is an error.
+NO_NETWORK = """
+import socket
+_connect = socket.socket.connect
+def _refused(self, address):
+    if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise OSError(f"a tutorial tried to reach {address}")
+    return _connect(self, address)
+socket.socket.connect = _refused
+"""
+
+
+def code_cells(name: str) -> dict[str, Any]:
+    notebook = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
+    return {c["id"]: c for c in notebook["cells"] if c["cell_type"] == "code"}
+
+
+def cassette(name: str) -> Cassette:
+    return from_text((NOTEBOOKS / "cassettes" / f"{name}.json").read_text(encoding="utf-8"), name)
+
+
+def sealed(folder: Path, **variables: str) -> dict[str, str]:
+    """Return an environment without a key, a network, or anything of this pytest."""
+    (folder / "sealed").mkdir()
+    (folder / "sealed" / "sitecustomize.py").write_text(NO_NETWORK, encoding="utf-8")
+    gone = ("ANTHROPIC_", "PYTEST_", "NBAGENT_", "JPY_")
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(gone)}
+    kept = [str(folder / "sealed"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **environ, "NBAGENT_OFFLINE": "1", "NBAGENT_HOME": str(folder / "home"), "PYTHONPATH": os.pathsep.join(kept),
+        **variables,
+    }  # fmt: skip
+
+
+def copied(folder: Path) -> Path:
+    """Return a copy of the notebooks' folder, each notebook with the two watching cells."""
+    place = folder / "notebooks"
+    shutil.copytree(NOTEBOOKS, place, ignore=shutil.ignore_patterns(".nbagent", ".ipynb_checkpoints"))
+    for path in place.glob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        notebook.cells.insert(0, nbformat.v4.new_code_cell(WATCH))
+        notebook.cells.append(nbformat.v4.new_code_cell(TELL.replace("{name}", path.stem)))
+        nbformat.write(notebook, path)
+    return place
+
+
+@pytest.fixture(scope="module")
+def strict_passes(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, str, int]]:
+    """Return folder, report and exit status of two strict nbval runs over all notebooks, at the same time."""
+    command = [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "--nbval-cell-timeout", "60"]
+    command += ["-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull]
+    runs = []
+    for number, variables in enumerate(PASSES):
+        folder = tmp_path_factory.mktemp(f"pass{'-longer' * number}")
+        place = copied(folder)
+        files = [f"{name}.ipynb" for name in NAMES]
+        runs.append((place, subprocess.Popen(
+            [*command, *files], cwd=place, env=sealed(folder, **variables), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )))  # fmt: skip
+    finished = []
+    for place, process in runs:
+        report, _ = process.communicate(timeout=PASS_TIMEOUT_S)
+        finished.append((place, report, process.returncode))
+    return finished
+
+
+@pytest.mark.kernel
+def test_every_notebook_passes_strict_nbval_in_two_folders_zones_and_hash_seeds(
+    strict_passes: list[tuple[Path, str, int]],
+) -> None:
+    for _, report, status in strict_passes:
+        assert status == 0, report[-6000:]
+        assert "passed" in report
+        assert "skipped" not in report
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("name", NAMES)
+def test_both_runs_send_the_same_bytes_and_import_no_client(
+    name: str, strict_passes: list[tuple[Path, str, int]]
+) -> None:
+    first, second = (json.loads((p / f"requests-{name}.json").read_text()) for p, _, _ in strict_passes)
+    assert first == second
+    recording = (NOTEBOOKS / "cassettes" / f"{name}.json").read_text(encoding="utf-8")
+    assert len(first) == recording.count('"kind": "assistant_message"')
+
+
+@pytest.mark.kernel
+def test_a_replay_leaves_nothing_beside_the_notebook(strict_passes: list[tuple[Path, str, int]]) -> None:
+    for place, _, _ in strict_passes:
+        assert not (place / ".nbagent").exists()
+
+
+@pytest.fixture(scope="module")
+def wrong_run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """Return the outputs by cell id of the first tutorial, with a wrong answer and a changed prompt in it."""
+    folder = tmp_path_factory.mktemp("wrong")
+    notebook = nbformat.read(copied(folder) / "01_first_turn.ipynb", as_version=4)
+    cells = {c.id: c for c in notebook.cells}
+    cells["prediction"].source = "prediction = {1, 2}"
+    changed = nbformat.v4.new_code_cell(cells["turn-3-plot"].source.replace("proline", "ash"), id="changed")
+    again = nbformat.v4.new_code_cell(cells["turn-3-plot"].source, id="again")
+    at = notebook.cells.index(cells["turn-3-plot"])
+    notebook.cells[at : at + 1] = [changed, again]
+    resources = {"metadata": {"path": str(folder / "notebooks")}}
+    client = NotebookClient(notebook, timeout=60, kernel_name="python3", allow_errors=True, resources=resources)
+    client.execute(env=sealed(folder))
+    return {c.id: c.get("outputs", []) for c in notebook.cells}
+
+
+def error_line(outputs: list[Any]) -> str:
+    (error,) = [o for o in outputs if o.output_type == "error"]
+    return "\n".join(error.traceback)
+
+
+@pytest.mark.kernel
+def test_a_changed_prompt_says_where_it_differs_and_what_to_do(wrong_run: dict[str, list[Any]]) -> None:
+    line = error_line(wrong_run["changed"])
+    assert "\n" not in line
+    assert "this cell says 'noids and ash, one" in line
+    assert "the recording 'noids and proline" in line
+    assert line.endswith("set a key or a local model, or restore the text")
+
+
+@pytest.mark.kernel
+def test_after_a_miss_the_recorded_turns_go_on(wrong_run: dict[str, list[Any]]) -> None:
+    assert [o.output_type for o in wrong_run["again"]] == ["display_data", "display_data"]
+    assert [o for o in wrong_run["revert"] if o.output_type == "error"] == []
+
+
+@pytest.mark.kernel
+def test_the_exercise_refuses_a_wrong_answer_without_giving_the_right_one(wrong_run: dict[str, list[Any]]) -> None:
+    line = error_line(wrong_run["check"])
+    assert "{1, 2} is not it" in line
+    assert "{4, 5}" not in line
+
+
+# ---------------------------------------------------------------- the files as they are committed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_is_valid_and_says_how_to_run_it_first(name: str) -> None:
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+    assert notebook.metadata.kernelspec.name == "python3"
+    opening = "".join(c.source for c in notebook.cells[:2])
+    assert "Without a key" in opening
+    assert "ANTHROPIC_API_KEY" in opening
+    assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", c.id) for c in notebook.cells)
+    assert all("execution" not in c.metadata for c in notebook.cells)
+    assert all(c.outputs or c.execution_count for c in notebook.cells if c.cell_type == "code")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_markdown_cells_are_short(name: str) -> None:
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    assert [c.id for c in notebook.cells if c.cell_type == "markdown" and len(c.source) > 500] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_and_recording_name_no_folder_address_or_time(name: str) -> None:
+    outputs = json.dumps([c["outputs"] for c in code_cells(name).values()])
+    outputs = re.sub(r'"image/png": "[^"]*"', "", outputs)
+    recording = (NOTEBOOKS / "cassettes" / f"{name}.json").read_text(encoding="utf-8")
+    for text in (outputs, recording):
+        assert re.findall(r"(?:/home/|/root/|/tmp/|/Users/|[A-Z]:\\\\|site-packages)\S*", text) == []
+        assert re.findall(r"0x[0-9a-f]{6,}|\b\d\d:\d\d:\d\d\b", text) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recording_says_that_it_was_scripted_and_holds_every_turn(name: str) -> None:
+    recorded = cassette(name)
+    assert recorded.source == "scripted"
+    assert f"scripts/{name}.json" in recorded.about
+    prompts = [s.removeprefix("%%agent\n") for c in code_cells(name).values()
+               if (s := "".join(c["source"])).startswith("%%agent")]  # fmt: skip
+    assert [t.prompt[0]["text"].strip() for t in recorded.turns] == prompts
