@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbagent.core.effects import Notice, TextDelta, ThinkingDelta, ToolEnded, TurnBegan, TurnEvent
+from nbagent.core.effects import Notice, StepBegan, TextDelta, ThinkingDelta, ToolEnded, TurnBegan, TurnEvent
 from nbagent.core.errors import Diagnostic, TurnFailed, UsageProblem
 from nbagent.notebook.cells import CellSite, CellTracker, is_interactive, raw_source, source_hash
 from nbagent.notebook.host import Engine, Jobs, TurnStopped, host_async, host_sync
@@ -103,6 +103,11 @@ class NotebookAgent:
         else:
             self._session.reconfigure(settings)
         return self._session
+
+    @property
+    def runs(self) -> bool:
+        """Whether a turn runs now."""
+        return self._running.locked()
 
     def asks_people(self) -> bool:
         """Tell whether somebody can answer in this front end."""
@@ -205,8 +210,9 @@ class NotebookAgent:
         told: list[str] = []
 
         def sink(event: TurnEvent) -> None:
+            if isinstance(event, StepBegan):
+                self._untold.clear()  # what the model is told is written by now
             if isinstance(event, TurnBegan):
-                self._untold.clear()
                 self._events[event.turn] = kept
                 while len(self._events) > KEPT_TURNS:
                     self._events.pop(next(iter(self._events)))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nbagent.core.entries import Entry
-from nbagent.core.errors import UsageProblem, UserError, one_line
+from nbagent.core.errors import Diagnostic, UsageProblem, UserError, one_line
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.options import MODES, OBSERVED, split_line
 from nbagent.notebook.session_reports import (
@@ -123,9 +123,21 @@ def session_report(agent: NotebookAgent) -> SessionReport:
     return SessionReport(
         name=session.place.name, model=session.model_name or settings.model, policy=settings.policy,
         mode=settings.mode, turns=sum(f.current for f in facts), stale=sum(f.stale for f in facts),
-        cost_usd=sum(f.cost_usd for f in facts), journal_path=agent.shown(session.place.journal),
-        diagnostics=(*agent.problems, *settings.diagnostics),
+        cost_usd=sum(f.cost_usd for f in facts),
+        journal_path="" if session.cassette is not None else agent.shown(session.place.journal),
+        diagnostics=(*_unfinished(agent, facts), *agent.problems, *settings.diagnostics),
     )  # fmt: skip
+
+
+def _unfinished(agent: NotebookAgent, facts: Sequence[TurnFacts]) -> tuple[Diagnostic, ...]:
+    """Return what is to be said of the last turn when it did not complete."""
+    last = next((f for f in facts if f.leaf), None)
+    if last is None or agent.runs or last.outcome == "completed":
+        return ()
+    how = {"broken off": "its kernel ended before it did", "stopped": "it was stopped"}
+    outcome = _outcome(agent, last)
+    cause = how.get(outcome) or last.message or f"it ended as {outcome}"
+    return (Diagnostic(path=f"turn {last.turn}", line=None, cause=cause, remedy="`%agent resume` goes on with it"),)
 
 
 def _help(agent: NotebookAgent, words: Words) -> Said:
@@ -139,18 +151,27 @@ def _first_line(fn: Any) -> str:
 
 def _tree(agent: NotebookAgent, words: Words) -> TurnTreeReport:
     """All turns as a tree: current, stale, forked."""
-    return TurnTreeReport(turns=tuple(_node(f) for f in turn_facts(agent.session().tree)))
+    return TurnTreeReport(turns=_nodes(agent))
 
 
 def _log(agent: NotebookAgent, words: Words) -> TurnLogReport:
     """The turns of the current path with outcome, calls and cost."""
-    return TurnLogReport(turns=tuple(_node(f) for f in turn_facts(agent.session().tree) if f.current))
+    return TurnLogReport(turns=tuple(n for n in _nodes(agent) if n.current))
 
 
-def _node(facts: TurnFacts) -> TurnNode:
+def _nodes(agent: NotebookAgent) -> tuple[TurnNode, ...]:
+    return tuple(_node(f, _outcome(agent, f)) for f in turn_facts(agent.session().tree))
+
+
+def _outcome(agent: NotebookAgent, facts: TurnFacts) -> str:
+    """Return how a turn ended; one without an end runs now, or its kernel ended before it did."""
+    return "broken off" if facts.outcome == "running" and not agent.runs else facts.outcome
+
+
+def _node(facts: TurnFacts, outcome: str) -> TurnNode:
     return TurnNode(
         number=facts.number, turn_id=facts.turn, parent=facts.parent, cell=facts.cell, prompt=facts.prompt,
-        outcome=facts.outcome, model=facts.model, steps=facts.steps, tool_calls=len(facts.calls), tokens=facts.tokens,
+        outcome=outcome, model=facts.model, steps=facts.steps, tool_calls=len(facts.calls), tokens=facts.tokens,
         cost_usd=facts.cost_usd, current=facts.current, leaf=facts.leaf, stale=facts.stale,
     )  # fmt: skip
 
@@ -288,7 +309,12 @@ def _record(agent: NotebookAgent, words: Words) -> Said:
 
 
 def _replay(agent: NotebookAgent, words: Words) -> Said:
-    """Play the recording FILE instead of calling a model; --live-with-key does so only without a key."""
+    """Play the recording FILE instead of calling a model (--live-with-key: only without a key); `stop` ends it."""
+    if list(words) == ["stop"]:
+        if agent.opened is None or agent.opened.cassette is None:
+            raise UsageProblem("no recording is being played; `%agent replay FILE` plays one")
+        agent.switch(None)
+        return Said("The recording is put away; the conversation of this notebook goes on.")
     live = "--live-with-key" in words
     name = only_word([w for w in words if w != "--live-with-key"], "%agent replay FILE")
     if live and agent.asks_people() and agent.has_key(agent.settings()):
@@ -298,7 +324,8 @@ def _replay(agent: NotebookAgent, words: Words) -> Said:
     settings = agent.settings()
     agent.switch(Session.replay(cassette, folder=agent.folder(), settings=settings, home=Path(settings.home)))
     agent.consented = settings.trusted
-    made = "a scripted model" if cassette.source == "scripted" else f"a {cassette.source} session"
+    sources = {"scripted": "a scripted model", "fake": "a service on one machine", "live": "a live session"}
+    made = sources.get(cassette.source, cassette.source)
     turns = _counted(len(cassette.turns), "turn")
     return Said(f"Playing {Path(name).as_posix()}: {turns}, recorded from {made}. No key is needed.")
 

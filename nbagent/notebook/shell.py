@@ -19,8 +19,8 @@ from nbagent.notebook.capture import CaptureLimits, Recorder, capturing, recordi
 from nbagent.notebook.cells import is_interactive
 from nbagent.notebook.host import CodeStopped, Jobs
 from nbagent.notebook.tracebacks import describe_error, plain
+from nbagent.runtime.doors import outline, summarize
 from nbagent.tools.kernel_types import CodeCancelled, CodeError, CodeOutcome, VariableSummary
-from nbagent.tools.summarize import outline, summarize
 
 AWAIT_REFUSED = (
     "top-level await does not work in this cell (it runs inside %%capture, %%time or a script); use code without await"

@@ -153,7 +153,11 @@ class StreamLayout:
                 continue
             self._placed[id(item)] = (item, item.generation if isinstance(item, TextItem) else 0)
             text_after_tool = isinstance(item, TextItem) and bool(self._slots) and self._slots[-1].has_tools
-            if not self._slots or self._break or text_after_tool or self._slots[-1].closed:
+            # What can only be appended is shown when it is whole: text must not wait for the tool that follows it.
+            tool_after_text = (
+                self._append_only and isinstance(item, ToolItem) and bool(self._slots) and self._slots[-1].is_text
+            )
+            if not self._slots or self._break or text_after_tool or tool_after_text or self._slots[-1].closed:
                 self._open()
             self._slots[-1].parts.append(Part(item))
             self._slots[-1].dirty = True

@@ -17,10 +17,11 @@ from nbagent.models.registry import SCRIPTED
 from nbagent.runtime.places import known_sessions
 from nbagent.store.journal_reading import read_journal
 from nbagent.store.settings import Settings, load_settings
+from nbagent.tools.summarize import outline, summarize
 
 __all__ = [
     "CellRun", "KeptSession", "Settings", "kept_sessions", "load_cassette", "load_settings", "model_is_ready",
-    "request_as_sent",
+    "outline", "request_as_sent", "summarize",
 ]  # fmt: skip
 
 

@@ -1,0 +1,228 @@
+"""The sub-commands of `%agent` and `%context` in a real kernel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.messages_api import FakeMessagesAPI, call, reply
+from tests.fakes.replies import Reply
+from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, states, texts, turn_ids
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentKernel]:
+    with running(tmp_path_factory.mktemp("kernel")) as started:
+        yield started
+
+
+def runs(code: str) -> Reply:
+    """A reply that runs `code`."""
+    return reply("Look.", call("python", {"code": code}))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("%agent revert 7", "no turn is called '7'"),
+        ("%agent fork", "%agent fork TURN: give exactly one"),
+        ("%agent mode fast", "unknown mode 'fast'; the modes are: ask, auto, plan"),
+        ("%agent observe all", "unknown level 'all'; the levels are: off, outline, full"),
+        ("%agent open mine", "no session is called 'mine'"),
+        ("%agent resume now", "takes no words"),
+        ("%agent resume", "there is no turn to go on with"),
+        ("%agent export x.doc", "cannot export to '.doc'"),
+        ("%agent export no/x.md", "cannot be written"),
+        ("%agent replay no.json", "there is no such file"),
+        ("%agent replay stop", "no recording is being played"),
+        ("%agent 'x", "close the quote"),
+        ("%context sho", "it has: show"),
+        ("%context show all", "takes --json only"),
+        ("%context set size=3", "KEY one of window, threshold"),
+        ("%context set window=many", "'many' is not a number"),
+        ("%context policy x", "unknown policy 'x'"),
+    ],
+)
+def test_a_line_typed_wrongly_says_what_to_do(kernel: AgentKernel, tmp_path: Path, line: str, says: str) -> None:
+    kernel.begin(tmp_path)
+    assert says in error_line(kernel.run(line))
+
+
+def test_every_command_has_a_line_of_help_and_shows_itself(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI([runs("x = 1"), "Done."]) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("go"))
+        listed = [line.split()[1] for line in shown(kernel.run("%agent help")).splitlines()]
+        lines = [
+            f"%agent {name}" for name in listed if name not in ("fork", "revert", "export", "replay", "open", "resume")
+        ]
+        for line in ["%agent", "%context", "%context show", "%context show --json", "%context policy", *lines]:
+            result = kernel.run(line)
+            assert result.status == "ok", line
+            (value,) = result.of("execute_result")
+            assert value["content"]["data"]["text/plain"].strip()
+            assert "\x1b" not in value["content"]["data"]["text/plain"]
+        assert len(sent(fake)) == 2
+
+
+def test_fork_revert_and_reset_move_without_losing_a_turn(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake)
+        for n in range(3):
+            kernel.run(agent(f"turn {n}"), cell_id=f"c{n}")
+        first, second, third = turn_ids(shown(kernel.run("%agent log")))
+        kernel.run(f"%agent fork {third[:4]}")
+        kernel.run(agent("another"), cell_id="c3")
+        assert texts(sent(fake)[-1]) == ["turn 0", "turn 1", "another"]
+        kernel.run("%agent revert c0")
+        kernel.run(agent("third way"), cell_id="c4")
+        assert texts(sent(fake)[-1]) == ["turn 0", "third way"]
+        kernel.run("%agent reset")
+        assert shown(kernel.run("%agent log")) == "no turns yet"
+        kernel.run(agent("new"), cell_id="c5")
+        assert texts(sent(fake)[-1]) == ["new"]
+        assert {first, second, third} < set(turn_ids(shown(kernel.run("%agent tree"))))
+
+
+def test_model_mode_and_observation_hold_for_the_turns_to_come(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake)
+        assert shown(kernel.run("%agent model claude-haiku-4-5")).startswith("claude-haiku-4-5: window")
+        assert shown(kernel.run("%agent mode plan")) == "mode plan"
+        assert shown(kernel.run("%agent observe full")) == "observe full"
+        kernel.run("number = 12")
+        kernel.run(agent("go"))
+        assert sent(fake)[-1]["model"] == "claude-haiku-4-5"
+        assert "number = 12" in str(states(sent(fake)[-1]))
+        kernel.run(agent("go", "-m claude-sonnet-5-5"))
+        assert sent(fake)[-1]["model"] == "claude-sonnet-5-5"
+        tools = shown(kernel.run("%agent tools"))
+        assert "mode plan" in tools
+        assert [line.split()[1] for line in tools.splitlines() if line.startswith("python ")] == ["deny"]
+
+
+def test_the_agents_code_rebuilds_the_variables_after_a_restart(kernel: AgentKernel, tmp_path: Path) -> None:
+    notebook = tmp_path / "a.ipynb"
+    notebook.write_text("{}")
+    replies = [
+        runs("a = 20"),
+        reply("", call("python", {"code": "1/0"})),
+        runs("b = a + 1"),
+        "Done.",
+        runs("c = b * 2"),
+        "Ok.",
+    ]
+    with FakeMessagesAPI(replies) as fake:
+        kernel.begin(tmp_path, fake, JPY_SESSION_NAME=str(notebook))
+        kernel.run(agent("one"), cell_id="one")
+        kernel.run(agent("two"), cell_id="two")
+        kernel.restart()
+        kernel.begin(tmp_path, fake, JPY_SESSION_NAME=str(notebook))
+        result = kernel.run("%agent code")
+        (payload,) = [p for p in result.reply["payload"] if p["source"] == "set_next_input"]
+        assert payload["text"] == shown(result)
+        assert "1/0" not in payload["text"]
+        kernel.run(payload["text"])
+        assert kernel.value("(a, b, c)") == (20, 21, 42)
+        assert shown(kernel.run("%agent code two")) == "c = b * 2"
+        assert len(sent(fake)) == 6
+
+
+@pytest.mark.parametrize("ending", ["md", "html", "json"])
+def test_a_conversation_is_written_to_a_file(kernel: AgentKernel, tmp_path: Path, ending: str) -> None:
+    with FakeMessagesAPI([runs("print('in the export')"), "The **answer**."]) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("Which question?"))
+        assert shown(kernel.run(f"%agent export talk.{ending}")) == f"Written: talk.{ending}"
+        text = (tmp_path / f"talk.{ending}").read_text()
+        for part in ("Which question?", "in the export", "answer"):
+            assert part in text
+        if ending == "json":
+            json.loads(text)
+
+
+def test_a_recording_is_played_without_a_key_and_put_away(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI([runs("played = 5"), "Five.", "Six."]) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("first"), cell_id="a")
+        assert "1 turn so far" in shown(kernel.run("%agent record"))
+        kernel.run(agent("second"), cell_id="b")
+        assert shown(kernel.run("%agent record stop")) == "Recording ended."
+        name = shown(kernel.run("%agent sessions")).splitlines()[-1].split()[1]
+        kernel.run("del played")
+
+        assert "2 turns" in shown(kernel.run("%agent replay cassettes/session.json"))
+        played = kernel.run(agent("first"), cell_id="a", answers=["y"])
+        assert "Five." in shown(played)
+        assert kernel.value("played") == 5
+        assert "Six." in shown(kernel.run(agent("second"), cell_id="b"))
+        assert "not recorded" in error_line(kernel.run(agent("third"), cell_id="c"))
+        assert "journal  none" in shown(kernel.run("%agent"))
+        kernel.run("%agent replay stop")
+        assert "turns    2" in shown(kernel.run(f"%agent open {name}"))
+        assert len(sent(fake)) == 3
+
+
+def test_code_of_a_recording_does_not_run_without_consent(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI([runs("played = 5"), "Five."]) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("first"), cell_id="a")
+        kernel.run("%agent record talk.json")
+        kernel.run("%agent replay talk.json")
+        kernel.run("del played")
+        assert "Five." in shown(kernel.run(agent("first"), cell_id="a", answers=["n"]))
+        assert kernel.value("'played' in globals()") is False
+
+
+def test_reuse_shows_the_recorded_answer_and_append_adds_a_turn(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI([runs("r = 1"), "One.", "Two."]) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("go"), cell_id="a")
+        kernel.run("del r")
+        assert "One." in shown(kernel.run(agent("go", "--rerun reuse"), cell_id="a"))
+        assert kernel.value("r") == 1
+        assert len(fake.requests) == 2
+        assert "Two." in shown(kernel.run(agent("go", "--rerun append"), cell_id="a"))
+        assert texts(sent(fake)[-1]) == ["go", "go"]
+
+
+def test_another_session_is_opened_by_name(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_SESSION="first")
+        kernel.run(agent("in the first"))
+        kernel.begin(tmp_path, fake, NBAGENT_SESSION="second")
+        kernel.run(agent("in the second"))
+        listed = shown(kernel.run("%agent sessions"))
+        assert "first" in listed
+        assert "●  second" in listed
+        assert "session  first" in shown(kernel.run("%agent open first"))
+        kernel.run(agent("again"))
+        assert texts(sent(fake)[-1]) == ["in the first", "again"]
+
+
+def test_the_gauge_is_an_estimate_until_the_provider_reports(kernel: AgentKernel, tmp_path: Path) -> None:
+    """Case peers 17, as far as there is no compaction yet."""
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake)
+        sizes = []
+        for n in range(3):
+            kernel.run("report = get_ipython().run_line_magic('context', '')")
+            size, sums, estimated = kernel.value(
+                "(report.used_tokens, sum(report.categories.values()), report.estimated)"
+            )
+            assert size == sums > 0
+            assert estimated or n
+            sizes.append(size)
+            kernel.run(agent(f"turn {n}"))
+        assert sizes[1] < sizes[2]
+        assert sizes[2] - sizes[1] < sizes[1] / 10  # the size of the last request, not a sum of all
+        assert (
+            shown(kernel.run("%context set window=50_000 threshold=0.5"))
+            == "window=50,000 threshold=0.5 (25,000 tokens)"
+        )
+        assert "of 50,000 tokens" in shown(kernel.run("%context"))
