@@ -23,6 +23,7 @@ class Meter:
         self.family = family
         self._pieces: dict[tuple[str, str], tuple[Piece, Mapping[str, int]]] = {}
         self._prefixes: dict[int, tuple[Prefix, Mapping[str, int]]] = {}
+        self._summed: tuple[tuple[Piece, ...], Mapping[str, int]] = ((), {})
 
     def text(self, text: str) -> int:
         """Return the estimated tokens of `text`."""
@@ -62,10 +63,21 @@ class Meter:
     def view(self, view: View, prefix: Prefix) -> dict[str, int]:
         """Return category -> estimated tokens of the whole request."""
         rows = dict(self.prefix(prefix))
-        for piece in view.pieces:
+        for category, tokens in self._sum(view.pieces).items():
+            rows[category] = rows.get(category, 0) + tokens
+        rows["other"] = rows.get("other", 0) + frame_tokens(self.family) + 3 * len(view.messages)
+        return rows
+
+    def _sum(self, pieces: tuple[Piece, ...]) -> Mapping[str, int]:
+        """Return category -> tokens of `pieces`; of those that the last sum began with, nothing is added up again."""
+        known, before = self._summed
+        if pieces[: len(known)] != known:  # the same objects, as a rule: a comparison of pointers
+            known, before = (), {}
+        rows = dict(before)
+        for piece in pieces[len(known) :]:
             for category, tokens in self.piece(piece).items():
                 rows[category] = rows.get(category, 0) + tokens
-        rows["other"] = rows.get("other", 0) + frame_tokens(self.family) + 3 * len(view.messages)
+        self._summed = (pieces, rows)
         return rows
 
     def _block(self, block: Block, category: str) -> list[tuple[str, int]]:

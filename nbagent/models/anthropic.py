@@ -87,6 +87,7 @@ class AnthropicModel:
         self._given = client
         self._client: AsyncAnthropic | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._imported = False
         self._max_tries = max_tries
         self._read_timeout_s = read_timeout_s
         self._platform = platform
@@ -118,7 +119,9 @@ class AnthropicModel:
 
     async def _open_client(self) -> AsyncAnthropic:
         # The SDK's import takes seconds (claude.md A2): on a thread, so that Stop does not wait for it.
-        await asyncio.to_thread(importlib.import_module, "anthropic")
+        if not self._imported:
+            await asyncio.to_thread(importlib.import_module, "anthropic")
+            self._imported = True
         if self._given is not None:
             return self._given
         loop = asyncio.get_running_loop()
@@ -299,8 +302,11 @@ def request_bytes(request: Request) -> bytes:
         head["system"] = system
     if tools:
         head["tools"] = tools
-    parts = [_marked_bytes(m) if i in marked else m.to_bytes() for i, m in enumerate(request.messages)]
-    return canonical(head)[:-1].encode() + b',"messages":[' + b",".join(parts) + b"]}"
+    parts = [_marked_bytes(m) if i in marked else m.to_bytes() for i, m in enumerate(request.messages)] or [b""]
+    # Into the first and the last part, since a `+` after the join would copy the whole conversation again.
+    parts[0] = canonical(head)[:-1].encode() + b',"messages":[' + parts[0]
+    parts[-1] += b"]}"
+    return b",".join(parts)
 
 
 def _marked_bytes(message: Message) -> bytes:
