@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from functools import lru_cache
 from typing import Any
 
 from nbagent.core.entries import Entry, Unknown
@@ -48,6 +49,15 @@ _HINT = re.compile(
     r"sk-|AKIA|ASIA|gh[pousr]_|github_pat_|xox|AIza|hf_|eyJ|PRIVATE KEY|://"
     r"|(?i:pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|bearer)"
 )
+# The same words for ASCII text: a search for each is ten times as fast as the alternation above.
+_HINT_WORDS = (
+    "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "xox", "AIza", "hf_", "eyJ",
+    "PRIVATE KEY", "://",
+)  # fmt: skip
+_HINT_WORDS_OF_ANY_CASE = (
+    "password", "passwd", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "accesskey", "access_key",
+    "access-key", "bearer",
+)  # fmt: skip
 _PLAIN = tuple((f"[secret:{kind}]", re.compile(pattern, re.DOTALL)) for kind, pattern in _PATTERNS)
 _HEADED = tuple((rf"\g<head>[secret:{kind}]", re.compile(pattern)) for kind, pattern in _LABELLED)
 _TOMBSTONE = re.compile(r"(\[secret:[a-z-]+\])")
@@ -110,7 +120,7 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     'token: [secret:huggingface-token]'
     """
     values = [s for s in secrets if len(s) >= SHORTEST_VALUE]
-    if not _HINT.search(text) and not any(s in text for s in values):
+    if not has_hint(text) and not any(s in text for s in values):
         return text
     while True:  # a replacement can bare a new word boundary; each round leaves less text
         pieces = _TOMBSTONE.split(text)
@@ -118,6 +128,14 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
         if scrubbed == text:
             return text
         text = scrubbed
+
+
+def has_hint(text: str) -> bool:
+    """Tell whether `text` holds a word that a pattern could begin at; most text does not, and is done with."""
+    if not text.isascii():
+        return _HINT.search(text) is not None
+    folded = text.lower()
+    return any(w in text for w in _HINT_WORDS) or any(w in folded for w in _HINT_WORDS_OF_ANY_CASE)
 
 
 def _scrub_piece(piece: str, values: list[str]) -> str:
@@ -140,6 +158,7 @@ class Scrubber:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = tuple(sorted({s for s in secrets if len(s) >= SHORTEST_VALUE}, key=lambda s: (-len(s), s)))
+        self._key = lru_cache(maxsize=1024)(self.text)  # keys repeat in every entry
 
     def text(self, text: str) -> str:
         """Return `text` scrubbed."""
@@ -153,6 +172,8 @@ class Scrubber:
         """
         if isinstance(value, str):
             return self.text(value)
+        if value is None or isinstance(value, int | float):
+            return value
         if isinstance(value, Mapping):
             return self._object(value)
         if isinstance(value, list | tuple):
@@ -163,7 +184,7 @@ class Scrubber:
     def _object(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
         kind = value.get("type")
         kept = (*_OPAQUE.get(kind, ()), *_BLOCK_IDS) if isinstance(kind, str) else ()
-        out = {self.text(k): v if k in kept and isinstance(v, str) else self.value(v) for k, v in value.items()}
+        out = {self._key(k): v if k in kept and isinstance(v, str) else self.value(v) for k, v in value.items()}
         if all(k is k2 and v is out[k] for (k, v), k2 in zip(value.items(), out, strict=False)):
             return value
         if kind == "thinking" and out.get("thinking") != value.get("thinking") and "signature" in out:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbagent.core.entries import Entry, UserMessage
-from nbagent.store.secrets import Scrubber, scrub, secret_values
+from nbagent.store.secrets import _HINT, Scrubber, has_hint, scrub, secret_values
 from tests.store.bodies import EVERY_KIND, chain, json_value
 
 A36 = "a1B2c3D4e5F6" * 3
@@ -152,3 +152,15 @@ def test_long_lines_of_one_kind_cost_little(text: str) -> None:
     start = time.perf_counter()
     scrub(text)
     assert time.perf_counter() - start < 3
+
+
+@given(st.text("aAIiKkſıspwdSEkretTONbg_hfuox/: -3" + "yJ", max_size=40), st.sampled_from(["", *KEYS.values()]))
+def test_the_quick_look_for_hints_agrees_with_the_pattern_it_stands_for(text: str, key: str) -> None:
+    for whole in (text, key[: len(text)] + text, text + key, text.encode("ascii", "ignore").decode() + key.upper()):
+        assert has_hint(whole) == (_HINT.search(whole) is not None)  # private: the public result is the same for both
+
+
+@pytest.mark.parametrize("word", ["passphrase", "ACCESS-key", "api_Key", "apikey", "Bearer", "github_pat_", "ghr_"])
+def test_each_hint_is_seen(word: str) -> None:
+    assert has_hint(f"x{word}x")
+    assert _HINT.search(f"x{word}x") is not None
