@@ -1,0 +1,185 @@
+"""What counts as an anchor, and whose."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbagent.context.anchor_index import AnchorIndex
+from nbagent.context.anchors import Extractor, Key, error_lines, is_rule, said, sentences_of
+from nbagent.core.entries import ToolResult
+from nbagent.core.messages import text_block
+from tests.core.builders import call, calls, end, path, reply, result, says, start, steer, thinks, user
+
+
+def words(text: str) -> list[Key]:
+    return list(Extractor().words(text))
+
+
+def constraints(text: str) -> list[str]:
+    return [text for kind, text in sentences_of(text, "person") if kind == "constraint"]
+
+
+def ran(text: str, name: str = "shell", status: str = "ok") -> ToolResult:
+    return ToolResult(call_id="a", name=name, content=(text_block(text),), status=status)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("path", "/srv/app/src/main.py"),
+        ("path", "src/nbagent/core/view.py"),
+        ("path", "../lib/util"),
+        ("path", r"C:\data\sales\may.csv"),
+        ("file", "train.parquet"),
+        ("url", "https://example.org/a/b?x=1"),
+        ("id", "3f30550"),
+        ("id", "#151"),
+        ("id", "JIRA-4411"),
+        ("id", "HAT083"),
+        ("id", "mia_li_3668"),
+        ("id", "7303a99b-16a3-4bd6-b212-1acc3003f158"),
+        ("num", "$47,500"),
+        ("num", "250 ms"),
+        ("num", "12.5%"),
+        ("num", "2024-05-20"),
+        ("num", "18937"),
+        ("ident", "build_view"),
+        ("ident", "handleAuth"),
+        ("ident", "MAX_TOKENS"),
+        ("ident", "SessionTree"),
+    ],
+)
+def test_a_word_is_an_anchor_of_its_kind(kind: str, text: str) -> None:
+    assert (kind, text) in words(f"we saw {text}, and went on")
+
+
+@pytest.mark.parametrize("text", ["and so it goes", "a/b", "3 of 4", "x = y", "I think so.", "A" * 5000])
+def test_ordinary_text_has_no_anchors(text: str) -> None:
+    assert words(text) == []
+
+
+def test_a_path_keeps_no_punctuation_and_no_line_number() -> None:
+    assert words("see `/srv/app/main.py:12`.") == [("path", "/srv/app/main.py")]
+
+
+def test_compact_json_is_taken_apart() -> None:
+    found = words('{"user_id":"mia_li_3668","price":1234,"file":"/data/a/b.csv"}')
+    assert [text for _, text in found] == ["user_id", "mia_li_3668", "1234", "/data/a/b.csv"]
+
+
+def test_a_long_listing_counts_only_so_far() -> None:
+    assert len(words(" ".join(f"some_name_{chr(97 + i % 26)}{chr(97 + i // 26)}x" for i in range(600)))) == 400
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "You must never push to main.",
+        "Only use pandas for this.",
+        "Bitte nur die Tests ändern.",
+        "Il ne faut jamais effacer ce dossier.",
+        "Nunca borres los datos.",
+        "必须保留原始文件。",
+        "请勿修改配置文件。",
+        "元のファイルは絶対に消さないでください。",
+        "원본 파일은 절대 지우지 마세요.",
+    ],
+)
+def test_a_constraint_is_found_in_many_languages(sentence: str) -> None:
+    assert constraints(sentence) == [sentence]
+
+
+def test_code_and_chat_are_no_constraints() -> None:
+    assert constraints("```\nyou must not see this\n```\nThanks, looks good so far!") == []
+
+
+def test_a_question_and_a_request_are_no_rules() -> None:
+    assert is_rule("Never touch the raw data.")
+    assert not is_rule("I want a plot of it.")
+    assert not is_rule("Should we only use polars?")
+
+
+def test_only_the_person_gives_constraints_and_anyone_decides() -> None:
+    assert list(sentences_of("You must wait. We decided on polars.", "model")) == [
+        ("decision", "We decided on polars.")
+    ]
+
+
+def test_an_error_line_of_a_run_counts_but_not_one_in_a_file() -> None:
+    text = "working\nValueError: bad shape (3, 4)\ndone"
+    assert error_lines(ran(text), text) == ["ValueError: bad shape (3, 4)"]
+    assert error_lines(ran(text, name="read"), text) == []
+
+
+def test_a_failed_result_has_at_least_its_last_line() -> None:
+    text = "first\nno such column: total"
+    assert error_lines(ran(text, name="edit", status="error"), text) == ["no such column: total"]
+
+
+def test_columns_of_an_inspected_table_are_anchors() -> None:
+    text = "DataFrame, 3 rows x 2 columns; index: RangeIndex\n  customer id: int64\n  total: float64, 1 null\nfirst 3 rows:"
+    index = AnchorIndex(path(start(), user("hi"), calls(), result(text=text)))
+    assert [key for key in index.keys(4) if key[0] == "column"] == [("column", "customer id"), ("column", "total")]
+
+
+def test_thinking_is_not_said_and_arguments_are_said_as_written() -> None:
+    body = reply(
+        thinks("secret_plan"), "ok", call(input={"code": 'open("a\\b")\nx_y = 1', "n": [1, {"k": "deep_val"}]})
+    )
+    assert said(body).text == 'ok\nopen("a\\b")\nx_y = 1\n1\ndeep_val'
+
+
+def test_a_request_is_over_when_its_turn_was_completed_but_a_rule_stands() -> None:
+    entries = path(
+        start(), user("I want a plot of total_sales."), says("done"), end(),
+        start("t2"), user("Never use seaborn. Please go on."), says("ok"),
+    )  # fmt: skip
+    index = AnchorIndex(entries)
+    standing = {
+        text: index.stands(("constraint", text), at, len(index)) for (_, text), at in index.sentences(7).items()
+    }
+    assert standing == {"I want a plot of total_sales.": False, "Never use seaborn.": True, "Please go on.": True}
+
+
+def test_an_error_is_over_when_the_same_command_succeeded_since() -> None:
+    def run(id: str, command: str) -> object:
+        return reply(call("shell", id, {"command": command}), stop="tool_use")
+
+    entries = path(
+        start(), user("hi"),
+        run("a", "make"), result("a", "KeyError: total", name="shell"),
+        run("b", "ls"), result("b", "ValueError: other", name="shell"),
+        run("c", "make"), result("c", "all good", name="shell"),
+    )  # type: ignore[arg-type]  # fmt: skip
+    index = AnchorIndex(entries)
+    assert [index.stands(key, at, 8) for key, at in index.sentences(8).items()] == [False, True]
+    assert index.stands(("error", "KeyError: total"), 3, 6)
+
+
+def test_needed_is_what_is_written_again_before_it_is_shown_again() -> None:
+    entries = path(
+        start(), user("look"), calls(), result(text="first_name second_name third_name"),
+        says("I use first_name"), calls(id="b"), result("b", "second_name"), says("second_name"), says("first_name"),
+    )  # fmt: skip
+    needed = AnchorIndex(entries).needed(4)
+    assert {key: (need.weight, need.position) for key, need in needed.items()} == {("ident", "first_name"): (2, 4)}
+
+
+def test_steering_by_the_person_is_the_persons() -> None:
+    assert said(steer("use v2")).author == "person"
+
+
+@given(st.text(max_size=300))
+def test_every_anchor_is_in_its_text(text: str) -> None:
+    assert all(anchor in text for _, anchor in Extractor().words(text))
+
+
+@given(st.lists(st.text(alphabet="ab_/.19 #", max_size=40), max_size=6))
+def test_an_index_that_grows_equals_one_made_at_once(texts: list[str]) -> None:
+    entries = path(start(), *(user(t) for t in texts))
+    grown = AnchorIndex()
+    for entry in entries:
+        grown.extend([entry])
+    assert grown.anchors == AnchorIndex(entries).anchors
