@@ -20,8 +20,8 @@ Ask = Callable[[str], Awaitable[str | None]]
 
 MAX_QUESTIONS = 3
 SHOWN_CHARS = 4_000
-_YES = {"y": "once", "yes": "once", "t": "turn", "turn": "turn", "n": "notebook", "notebook": "notebook"}
-_NO = {"", "d", "deny", "no"}
+_YES = {"y": "once", "yes": "once", "t": "turn", "turn": "turn", "a": "notebook", "always": "notebook"}
+_NO = {"", "n", "no", "d", "deny"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class Approvals:
                 return self._grant(call, "once" if once else _YES[word])
             if word in _NO or not left:
                 break
-            answer = await ask(f"{answer.strip()[:20]!r} is not an answer: {'y or d' if once else 'y, t, n or d'}? ")
+            answer = await ask(f"{answer.strip()[:20]!r} is not an answer: {'y or n' if once else 'y, t, a or n'}? ")
         reason = f"The person said no to this {call.name!r} call. Ask what they want, or go another way."
         return Decision(allowed=False, reason=reason, by="person", record=True)
 
@@ -174,5 +174,5 @@ def question(name: str, arguments: JsonObject, danger: Sequence[str], *, once: b
     text = "\n".join(lines[:30]) + (f"\n… ({len(lines) - 30} more lines)" if len(lines) > 30 else "")
     shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}\n… ({len(text) - SHOWN_CHARS} more characters)"
     why = f"\nIt {'; it '.join(danger)}." if danger else ""
-    choices = "[y]es, [d]eny" if once else "[y]es, this [t]urn, this [n]otebook, [d]eny"
+    choices = "[y]es, [n]o" if once else "[y]es, for this [t]urn, [a]lways in this notebook, [n]o"
     return f"The agent wants to use {name}:\n{shown}{why}\nAllow? {choices}: "

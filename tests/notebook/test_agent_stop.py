@@ -150,10 +150,10 @@ def test_awaiting_code_of_a_resumed_turn_runs(kernel: AgentKernel, tmp_path: Pat
     [
         (["y"], True, "once"),
         (["t"], True, "turn"),
-        (["n"], True, "notebook"),
-        (["d"], False, None),
+        (["a"], True, "notebook"),
+        (["n"], False, None),
         (["perhaps", "y"], True, "once"),
-        (["a", "b", "c"], False, None),
+        (["b", "c", "e"], False, None),
     ],
 )
 def test_the_person_is_asked_below_the_cell(

@@ -60,7 +60,7 @@ def test_a_terminal_shows_turns_asks_and_stops(tmp_path: Path) -> None:
     try:
         terminal.read("In [1]: ")
         assert "policy nbagent" in terminal.type("%load_ext nbagent\n", "In [2]: ")
-        asked = terminal.type("%%agent --mode ask\nWhat is x?\n\n\n", "[d]eny: ")
+        asked = terminal.type("%%agent --mode ask\nWhat is x?\n\n\n", "[n]o: ")
         assert "x = 42" in asked
         assert "It is **42**." in terminal.type("y\n", "In [3]: ")
         terminal.type("%%agent\nwait\n\n\n", "GO\r\n")

@@ -142,13 +142,13 @@ def test_ask_mode_reads_freely_and_asks_for_the_rest() -> None:
     asked: list[str] = []
     assert decide("shell", command="ls", answers=["y"], asked=asked).allowed
     assert "ls" in asked[0]
-    assert not decide("shell", command="ls", answers=["d"]).allowed
+    assert not decide("shell", command="ls", answers=["n"]).allowed
 
 
 def test_auto_mode_asks_only_for_what_the_scan_finds() -> None:
     assert decide("python", mode="auto", code="x = 1").allowed
     asked: list[str] = []
-    assert not decide("python", mode="auto", code="import os; os.remove('a')", answers=["d"], asked=asked).allowed
+    assert not decide("python", mode="auto", code="import os; os.remove('a')", answers=["n"], asked=asked).allowed
     assert "deletes files" in asked[0]
     assert decide("python", mode="auto", code="import os; os.remove('a')", rules=Rules(allow=("python",))).allowed
 
@@ -182,25 +182,42 @@ def test_unknown_answers_are_asked_again_and_then_count_as_no() -> None:
     refused = decide("shell", command="ls", answers=["hm", "eh", "what"], asked=asked)
     assert not refused.allowed
     assert len(asked) == 3
-    assert not decide("shell", command="ls", answers=[""]).allowed
+
+
+@pytest.mark.parametrize("answer", ["n", "N", "no", "d", "deny", ""])
+def test_no_is_no(answer: str) -> None:
+    """Typed without reading on, `n` must not allow anything (it once meant "this notebook")."""
+    asked: list[str] = []
+    refused = decide("shell", command="ls", answers=[answer], asked=asked)
+    assert (refused.allowed, refused.by) == (False, "person")
+    assert asked[0].endswith("\nAllow? [y]es, for this [t]urn, [a]lways in this notebook, [n]o: ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "scope"),
+    [("y", "once"), ("yes", "once"), ("t", "turn"), ("turn", "turn"), ("a", "notebook"), ("always", "notebook")],
+)
+def test_each_yes_has_its_scope(answer: str, scope: str) -> None:
+    granted = decide("shell", command="ls", answers=[answer])
+    assert (granted.allowed, granted.scope) == (True, scope)
 
 
 def test_an_ask_rule_with_a_text_is_asked_each_time() -> None:
     rules, asked = Rules(ask=("shell(git push*)",)), []  # type: ignore[var-annotated]
     push = {"command": "git status; git push", "rules": rules, "granted": {"shell"}, "asked": asked}
-    granted = decide("shell", answers=["n"], **push)
+    granted = decide("shell", answers=["a"], **push)
     assert granted.allowed
     assert granted.scope == "once"
-    assert "otebook" not in asked[0]
+    assert asked[0].endswith("\nAllow? [y]es, [n]o: ")
     assert decide("shell", answers=[], **{**push, "command": "git status"}).allowed
 
 
 def test_the_question_shows_all_that_runs() -> None:
     asked: list[str] = []
-    decide("shell", command="rm x\recho harmless\x1b[2K", answers=["d"], asked=asked)
+    decide("shell", command="rm x\recho harmless\x1b[2K", answers=["n"], asked=asked)
     assert "rm x" in asked[0]
     assert "\x1b" not in asked[0]
-    decide("python", code="\n".join(f"line{i}" for i in range(100)), answers=["d"], asked=asked)
+    decide("python", code="\n".join(f"line{i}" for i in range(100)), answers=["n"], asked=asked)
     assert "70 more lines" in asked[1]
 
 
@@ -210,7 +227,7 @@ def test_once_turn_and_notebook_last_as_long_as_they_say_also_over_a_restart(tmp
     def step(name: str = "python", **arguments: Any) -> Any:
         return calls(name, **(arguments or {"code": "1"}))
 
-    lab.answers = ["y", "t", "n"]
+    lab.answers = ["y", "t", "a"]
     lab.open([[step()], [step()], [step()], says("a"), [step()], [step("shell", command="ls")], says("b")])
     lab.send("first", "A")
     assert len(lab.asked) == 2  # once; then this turn, so the third is not asked for
