@@ -58,6 +58,7 @@ _MAGICS = frozenset(
     }
 )  # fmt: skip
 _TIMING = frozenset({"%time", "%timeit", "%prun", "%lprun", "%memit", "%mprun", "%%timeit", "%%prun"})
+_TIMINGS = re.compile(r"(?:%%?(?:time|timeit|prun|lprun|memit|mprun)(?:\s+|$))+")
 
 _SECRET_TEXT = re.compile(
     r"(?:^|[/\\~\s\"'])\.(?:ssh|aws|netrc|pgpass|gnupg|kube|docker|env)\b|id_(?:rsa|ed25519|ecdsa)\b|credentials"
@@ -67,6 +68,8 @@ _SECRET_TEXT = re.compile(
 _URL = re.compile(r"\b(?:https?|ftp|sftp|s3|gs|hf|ssh)://", re.I)
 _SQL = re.compile(r"\b(?:drop\s+(?:table|database|schema|view)|delete\s+from|truncate\s+table)\b", re.I)
 _SCANNED_CHARS = 20_000
+_PARSED_CHARS = 100_000  # longer code is looked at word by word only
+_PARSE_TRIES = 3
 
 # Where a command may begin, with what may stand before it.
 _BEGIN = (
@@ -108,14 +111,24 @@ def danger_in_python(code: str) -> tuple[str, ...]:
         found, rest = _of_line(line)
         reasons.extend(found)
         plain.append(rest)
-    try:
-        tree = ast.parse("\n".join(plain))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = _parsed("\n".join(plain))
+    if tree is None:
         return _once([*reasons, *([] if reasons else _by_words(code))])
     aliases = _aliases(tree)
     for node in ast.walk(tree):
         reasons.extend(_of_node(node, aliases))
     return _once(reasons)
+
+
+def _parsed(code: str) -> ast.Module | None:
+    for _ in range(_PARSE_TRIES if len(code) <= _PARSED_CHARS else 0):
+        try:
+            return ast.parse(code)
+        except SystemError:  # before CPython 3.11.8 two threads that parse at once disturb each other (gh-106905)
+            continue
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+    return None
 
 
 def danger_in_command(command: str) -> tuple[str, ...]:
@@ -143,7 +156,8 @@ def _of_line(line: str) -> tuple[list[str], str]:
         word, _, rest = stripped.partition(" ")
         if word in _MAGICS:
             return [f"uses the magic {word}"], ""
-        return (list(danger_in_python(rest)) if word in _TIMING and rest.strip() else []), ""
+        timed = _TIMINGS.sub("", stripped, count=1)
+        return (list(danger_in_python(timed)) if word in _TIMING and timed else []), ""
     if re.match(r"\??[\w.]+\?{0,2}$", stripped) and "?" in stripped:
         return [], ""
     return [], line

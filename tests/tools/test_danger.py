@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from nbagent.tools import danger
 from nbagent.tools.danger import danger_in_command, danger_in_python
 
 DANGEROUS_CODE = [
@@ -165,10 +168,36 @@ def test_ordinary_commands_pass(command: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["a" * 50_000, "-a=b " * 5_000, "git " + "-a b=c " * 5_000, "sudo " + "-x 1 " * 5_000, "find " * 5_000, "(" * 5_000,
-     "X=1 " * 5_000, "/a" * 20_000, "'" * 5_000],
+     "X=1 " * 5_000, "/a" * 20_000, "'" * 5_000, "%time " * 20_000, "x = 1\n" * 50_000],
 )  # fmt: skip
 def test_the_scan_takes_time_that_grows_with_the_text(text: str) -> None:
     began = time.perf_counter()
     danger_in_command(text)
     danger_in_python(text)
     assert time.perf_counter() - began < 3
+
+
+@pytest.mark.parametrize("code", ["%time " * 3_000 + "os.remove('a')", "%time %timeit %prun os.remove('a')"])
+def test_timing_magics_hide_nothing_however_many(code: str) -> None:
+    assert "deletes" in " ".join(danger_in_python(code))
+
+
+def test_code_that_is_too_long_to_read_is_asked_about() -> None:
+    assert danger_in_python("x = 1\n" * 20_000) == ("cannot be read as Python",)
+    assert "deletes" in " ".join(danger_in_python("x = 1\n" * 20_000 + "os.remove('a')"))
+
+
+def test_a_parse_that_fails_for_reasons_of_the_interpreter_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython before 3.11.8 mixes up two threads that parse at the same time (gh-106905)."""
+    failures = [1, 1]
+
+    def flaky(text: str) -> ast.Module:
+        if failures:
+            failures.pop()
+            raise SystemError("AST constructor recursion depth mismatch (before=33, after=50)")
+        return ast.parse(text)
+
+    monkeypatch.setattr(danger, "ast", SimpleNamespace(**{**vars(ast), "parse": flaky}))
+    assert danger_in_python("df.describe()") == ()
+    failures[:] = [1] * 10
+    assert danger_in_python("df.describe()") == ("cannot be read as Python",)
