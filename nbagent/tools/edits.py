@@ -7,7 +7,7 @@ import difflib
 import hashlib
 import os
 import re
-import secrets
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -229,21 +229,19 @@ def _make_parents(path: Path, name: str) -> None:
 
 def _replace_file(path: Path, name: str, raw: bytes) -> None:
     """Write `raw` so that a reader sees the old file or the new one, never a part; the mode is kept."""
-    temporary = path.parent / f".nbagent-{secrets.token_hex(8)}.tmp"
     try:
         mode = path.stat().st_mode & 0o7777 if path.exists() else None
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-        with os.fdopen(handle, "wb") as fh:
-            fh.write(raw)
-            fh.flush()
-            os.fsync(fh.fileno())
-        if mode is not None:
-            os.chmod(temporary, mode)
-        os.replace(temporary, path)
+        with tempfile.TemporaryDirectory(prefix=".nbagent-", suffix=".tmp", dir=path.parent) as folder:
+            temporary = Path(folder) / "new"
+            with temporary.open("xb") as fh:
+                fh.write(raw)
+                fh.flush()
+                os.fsync(fh.fileno())
+            if mode is not None:
+                temporary.chmod(mode)
+            os.replace(temporary, path)
     except OSError as error:
         raise ToolError(f"file {name!r} cannot be written: {error.strerror}; it is as it was") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _done(text: str, raw: bytes, *, path: Path, name: str, before: bytes | None, kept: str | None) -> ToolOutput:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -89,7 +90,7 @@ class GlobTool:
         Raises:
             ToolError: outside the workspace, no folder, a pattern that cannot be.
         """
-        return await asyncio.to_thread(_glob, input, context)
+        return await asyncio.to_thread(_glob, input, context, asyncio.get_running_loop().time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class GrepTool:
         pattern = str(input["pattern"])
         if len(pattern) > 2_000:
             raise ToolError(f"pattern has {len(pattern):,} characters, at most 2,000; search for a shorter part")
-        files, complete = await asyncio.to_thread(_grep_files, input, context)
+        files, complete = await asyncio.to_thread(_grep_files, input, context, asyncio.get_running_loop().time)
         task = {
             "pattern": pattern,
             "ignore_case": bool(input.get("ignore_case")),
@@ -132,13 +133,13 @@ def _inside(input: JsonObject) -> str:
     return f" in {input['path']}" if input.get("path") else ""
 
 
-def _glob(input: JsonObject, context: ToolContext) -> ToolOutput:
+def _glob(input: JsonObject, context: ToolContext, clock: Callable[[], float]) -> ToolOutput:
     start, prefix = _start(input, context)
     if not start.is_dir():
         raise ToolError(f"path {input.get('path')!r} is not a folder; give a folder, or read the file")
     pattern = str(input["pattern"])
     matches = compile_glob(pattern)
-    walk = Walk(start, start if not start.is_relative_to(context.root.resolve()) else context.root)
+    walk = Walk(start, start if not start.is_relative_to(context.root.resolve()) else context.root, clock)
     shown: list[str] = []
     found = used = 0
     for name in walk.files():
@@ -168,7 +169,9 @@ def _start(input: JsonObject, context: ToolContext) -> tuple[Path, str]:
     return start, "" if name == "." else f"{name}/"
 
 
-def _grep_files(input: JsonObject, context: ToolContext) -> tuple[list[tuple[str, str]], bool]:
+def _grep_files(
+    input: JsonObject, context: ToolContext, clock: Callable[[], float]
+) -> tuple[list[tuple[str, str]], bool]:
     """Return the files to search with the names shown for them, and whether these are all."""
     start, prefix = _start(input, context)
     if not start.is_dir():
@@ -176,7 +179,7 @@ def _grep_files(input: JsonObject, context: ToolContext) -> tuple[list[tuple[str
         return [(str(start), prefix.removesuffix("/"))], True
     glob = str(input.get("glob") or "**")
     matches = compile_glob(glob if "/" in glob or glob == "**" else f"**/{glob}")
-    walk = Walk(start, start if not start.is_relative_to(context.root.resolve()) else context.root)
+    walk = Walk(start, start if not start.is_relative_to(context.root.resolve()) else context.root, clock)
     files: list[tuple[str, str]] = []
     for name in walk.files():
         if matches(name):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,15 +24,15 @@ MAX_ALTERNATIVES: Final = 64
 class Walk:
     """A walk below `start` that ends at a deadline.
 
-    Links to folders are not followed, links to files only inside `root`.
+    Links to folders are not followed, links to files only inside `root`. `clock` counts seconds up.
     `complete` turns False when time or the number of entries ran out.
     """
 
     start: Path
     root: Path
+    clock: Callable[[], float]
     limit_s: float = 10.0
     limit_entries: int = 200_000
-    clock: Callable[[], float] = time.monotonic
     complete: bool = field(default=True, init=False)
 
     def files(self) -> Iterator[str]:
