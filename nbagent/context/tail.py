@@ -119,7 +119,7 @@ def _cell_lines(cells: Sequence[CellRun], observe: str) -> str:
             continue
         first = source.split("\n", 1)[0][:MAX_LINE]
         more = source.count("\n")
-        out.append(f"- {cell.label}{failed}: {first}" + (f"  (+{more} lines)" if more else ""))
+        out.append(f"- {cell.label}{failed}: {first}" + (f"  (+{more} line{'s' if more > 1 else ''})" if more else ""))
     return "\n".join(out)
 
 

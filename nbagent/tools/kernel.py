@@ -66,7 +66,8 @@ class PythonTool:
     def summary(self, input: JsonObject) -> str:
         """Return the first line of the code."""
         lines = [line for line in str(input.get("code", "")).strip().split("\n") if line.strip()]
-        more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
+        left = len(lines) - 1
+        more = f" (+{left} line{'s' if left > 1 else ''})" if left > 0 else ""
         return f"{cut_line(lines[0], 80)}{more}" if lines else ""
 
     def paths(self, input: JsonObject) -> tuple[str, ...]:

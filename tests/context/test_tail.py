@@ -80,10 +80,12 @@ def test_masked_tools_come_and_go() -> None:
 
 
 def test_cells_in_outline_and_in_full() -> None:
-    cells = (CellRun(label="In [1]", source="import x\ny = 1\nz = 2"), CellRun(label="In [2]", source="1/0", ok=False))
+    cells = (CellRun(label="In [1]", source="import x\ny = 1\nz = 2"), CellRun(label="In [2]", source="1/0", ok=False),
+             CellRun(label="In [3]", source="import y\ny"))  # fmt: skip
     outline = told(NOW, replace(NOW, cells=cells))
     assert "- In [1]: import x  (+2 lines)" in outline
-    assert "- In [2] (failed): 1/0" in outline
+    assert "- In [2] (failed): 1/0\n" in outline
+    assert "- In [3]: import y  (+1 line)\n" in outline
     assert "z = 2" not in outline
     assert "    z = 2" in told(NOW, replace(NOW, cells=cells, observe="full"))
     assert told(NOW, replace(NOW, cells=cells, variables=(var("a"),), observe="off")) == ""

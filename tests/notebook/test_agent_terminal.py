@@ -45,7 +45,7 @@ def test_a_script_runs_turns(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "IPython", "--no-banner", "s.ipy"]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, input="")
     lines = [line for line in done.stdout.splitlines() if line.strip()]
-    assert lines[1:5] == ["Look.", "x is 42", "[python x = 6 * 7 (+1 lines)] ok", "**x** is 42."], (
+    assert lines[1:5] == ["Look.", "x is 42", "[python x = 6 * 7 (+1 line)] ok", "**x** is 42."], (
         done.stdout + done.stderr
     )
     assert "2 42" in lines

@@ -150,3 +150,11 @@ def test_a_variable_that_was_rebound_since_is_flagged(tmp_path):
 def test_a_long_list_of_variables_is_counted(tmp_path):
     desk = desk_with(tmp_path, None, [VariableSummary(name=f"v{i}", type_name="int") for i in range(250)])
     assert desk.call(INSPECT).text.endswith("[50 more variables; name those you need]")
+
+
+@pytest.mark.parametrize(
+    ("code", "summary"),
+    [("x = 1", "x = 1"), ("\nx = 1\n\ny = 2\n", "x = 1 (+1 line)"), ("a\nb\nc", "a (+2 lines)"), (" \n", "")],
+)
+def test_a_summary_is_the_first_line_and_counts_the_others(code, summary):
+    assert PYTHON.summary({"code": code}) == summary
