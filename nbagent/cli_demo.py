@@ -20,7 +20,6 @@ from nbagent.store.trust import trust
 
 INSTALL_LAB = "pip install 'jupyter-nbagent[lab]' (from a clone: pip install '.[lab]')"
 FIRST = "01_first_turn.ipynb"
-NOT_COPIED = "scripts"  # what the recordings were made from
 CELL_TIMEOUT_S = 600
 OWN_SETTINGS = "# Settings of this demo alone; those of the folders above do not hold here.\n"
 
@@ -79,7 +78,7 @@ def _files(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
         hidden = any(part.startswith((".", "__")) for part in parts)
-        if path.is_file() and not hidden and parts[0] != NOT_COPIED:
+        if path.is_file() and not hidden:
             yield path
 
 

@@ -345,7 +345,7 @@ def test_a_copy_never_overwrites_what_was_changed(tmp_path: Path, shipped: Path)
     first = copy_tutorials(shipped, target)
     assert first.fresh
     assert [n.name for n in first.notebooks] == ["01_tiny.ipynb"]
-    assert sorted(p.name for p in target.iterdir()) == ["01_tiny.ipynb", "cassettes"]
+    assert sorted(p.name for p in target.iterdir()) == ["01_tiny.ipynb", "cassettes", "scripts"]
     assert (target / "cassettes" / "tiny.json").read_text() == "{}"
     (target / "01_tiny.ipynb").write_text("mine")
     (target / "cassettes" / "tiny.json").unlink()

@@ -74,5 +74,7 @@ def test_the_wheel_holds_the_package_and_the_tutorials_and_nothing_private(tmp_p
     assert "nbagent/py.typed" in names
     tutorials = {p.name for p in (ROOT / "notebooks").glob("*.ipynb")}
     assert {n.removeprefix("nbagent/_notebooks/") for n in names if n.endswith(".ipynb")} == tutorials
-    private = re.compile(r"(^|/)(\.nbagent|\.ipynb_checkpoints|__pycache__|scripts)/|^(?!nbagent/|jupyter_nbagent-)")
+    scripts = {p.name for p in (ROOT / "notebooks" / "scripts").glob("*.json")}
+    assert {n.rpartition("/")[2] for n in names if "/scripts/" in n} == scripts  # teacher.md names them
+    private = re.compile(r"(^|/)(\.nbagent|\.ipynb_checkpoints|__pycache__)/|^(?!nbagent/|jupyter_nbagent-)")
     assert [n for n in names if private.search(n)] == []
