@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_decode = json.JSONDecoder().decode  # `json.loads` looks for the encoding anew at each event
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -39,30 +40,30 @@ class EventReader:
             lines = _LINE_END.split(text[:-1] if held else text)
             self._rest = lines.pop() + held
         for line in lines:
-            yield from self._line(line)
+            if line.startswith(b"data: "):  # nearly every line; the rest is left to `_line`
+                self._data.append(line[6:])
+            elif line:
+                self._line(line)
+            elif self._data:
+                yield from self._dispatch()
 
     def end(self) -> Iterator[dict[str, Any]]:
         """Yield what a stream that ended without a last blank line still holds, when it is whole."""
         rest, self._rest = self._rest, b""
         with contextlib.suppress(ValueError):
             for line in _LINE_END.split(rest):
-                if line:
-                    yield from self._line(line)
-            yield from self._dispatch()
+                self._line(line)
+            if self._data:
+                yield from self._dispatch()
 
-    def _line(self, line: bytes) -> Iterator[dict[str, Any]]:
-        if not line:
-            yield from self._dispatch()
-            return
+    def _line(self, line: bytes) -> None:
         line = line.removeprefix(_BYTE_ORDER_MARK)
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
 
-    def _dispatch(self) -> Iterator[dict[str, Any]]:
-        if not self._data:
-            return
-        text = b"\n".join(self._data)
+    def _dispatch(self) -> tuple[dict[str, Any], ...]:
+        """Return the event whose lines have come, none when it is no object."""
+        text = b"\n".join(self._data).decode("utf-8", "surrogatepass")
         self._data = []
-        event = json.loads(text)
-        if isinstance(event, dict):
-            yield event
+        event = _decode(text)
+        return (event,) if isinstance(event, dict) else ()
