@@ -20,6 +20,7 @@ _MAX_FRAMES = 12  # per exception; a recursion shows its first and last frames
 _MAX_CHAIN = 3
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_PACKAGES = ("site-packages", "dist-packages")
 
 Label = Callable[[str], str | None]  # a code object's file name to "Cell In[5.2]", None for a file
 
@@ -101,7 +102,7 @@ def _walk(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, in
 def _frame(summary: traceback.FrameSummary, line: int, label: Label) -> _Frame:
     cell = label(summary.filename)
     return _Frame(
-        where=cell or summary.filename,
+        where=cell or _shown(summary.filename),
         function=summary.name,
         line=line,
         source=linecache.getline(summary.filename, line).strip(),
@@ -114,11 +115,22 @@ def _library(filename: str) -> str:
     """Name the package that `filename` belongs to, "" when it is the person's own."""
     if filename.startswith("<"):
         return "Python"
-    for root in _LIBRARIES:
-        if root and Path(filename).is_relative_to(root):
-            parts = Path(filename).relative_to(root).parts
-            return parts[1 if parts[0] == "site-packages" and len(parts) > 1 else 0].removesuffix(".py")
-    return ""
+    return next(iter(_in_library(filename)), "").removesuffix(".py")
+
+
+def _shown(filename: str) -> str:
+    """Return the path of a file; of a library's only what is the same on every machine."""
+    return "/".join(_in_library(filename)) or filename
+
+
+def _in_library(filename: str) -> tuple[str, ...]:
+    """Return the parts of `filename` below the folder of the libraries; none when it is the person's own."""
+    path = Path(filename)
+    for folder in _PACKAGES:
+        if folder in path.parts:
+            return path.parts[-path.parts[::-1].index(folder) :]
+    root = next((r for r in _LIBRARIES if path.is_relative_to(r)), None)
+    return path.relative_to(root).parts if root else ()
 
 
 def _fold(frames: list[_Frame]) -> list[str]:
@@ -148,7 +160,7 @@ def _lines(frame: _Frame) -> list[str]:
 
 def _syntax_lines(error: SyntaxError, label: Label) -> list[str]:
     filename = error.filename or "<code>"
-    lines = [f"{label(filename) or filename}, line {error.lineno}"]
+    lines = [f"{label(filename) or _shown(filename)}, line {error.lineno}"]
     if error.text:
         text = error.text.rstrip("\n")
         lines.append(f"    {text.lstrip()}")

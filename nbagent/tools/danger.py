@@ -153,7 +153,7 @@ def _of_line(line: str) -> tuple[list[str], str]:
     if stripped.startswith("!"):
         return list(danger_in_command(stripped.lstrip("!"))) or ["runs a shell command"], ""
     if stripped.startswith("%"):
-        word, _, rest = stripped.partition(" ")
+        word = stripped.partition(" ")[0]
         if word in _MAGICS:
             return [f"uses the magic {word}"], ""
         timed = _TIMINGS.sub("", stripped, count=1)

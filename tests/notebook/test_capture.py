@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import sysconfig
 
 import pytest
 from hypothesis import given
@@ -112,6 +113,16 @@ def test_library_frames_are_folded() -> None:
     assert found.traceback.splitlines()[0] == "Cell In[c1], line 2"
     assert "frames in json" in found.traceback
     assert "test_capture" not in found.traceback
+
+
+def test_library_frames_name_no_folder_of_this_machine() -> None:
+    from_stdlib = describe_error(error_of("import json\njson.loads('{')"), label).traceback
+    from_package = describe_error(error_of("import nbformat\nnbformat.reads('{', as_version=4)"), label).traceback
+    assert "\njson/decoder.py, line " in from_stdlib
+    assert "\nnbformat/" in from_package
+    for text in (from_stdlib, from_package):
+        assert sysconfig.get_path("stdlib") not in text
+        assert "site-packages" not in text
 
 
 def test_chains_notes_groups_and_syntax_errors() -> None:
