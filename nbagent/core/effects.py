@@ -63,7 +63,22 @@ class TakeSteering:
     kind: ClassVar[Literal["take_steering"]] = "take_steering"
 
 
-Effect: TypeAlias = Append | CallModel | AskApproval | RunTools | ReadClock | TakeSteering
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadNow:
+    """Ask what time it is. Reply: UTC in seconds since the epoch."""
+
+    kind: ClassVar[Literal["read_now"]] = "read_now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Say:
+    """Tell the person one line; it is not recorded. Reply: None."""
+
+    kind: ClassVar[Literal["say"]] = "say"
+    text: str
+
+
+Effect: TypeAlias = Append | CallModel | AskApproval | RunTools | ReadClock | ReadNow | Say | TakeSteering
 Step: TypeAlias = Generator[Effect, Any, None]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nbagent.core.entries import AssistantMessage, Body, Compaction, Entry, Pruning, Restore
+from nbagent.core.entries import AssistantMessage, Body, Compaction, Entry, Pruning, Restore, TurnStart
 from nbagent.core.messages import Block, is_blank, is_signed_thinking, is_thinking, is_tool_call, tool_calls
 
 
@@ -27,18 +27,26 @@ class Moves:
     cancelled: dict[str, int] = field(default_factory=dict)
     made: list[Entry] = field(default_factory=list)
     waiting: list[Entry] = field(default_factory=list)
+    flat: set[int] = field(default_factory=set)
 
-    def thinking_holds(self, position: int) -> bool:
-        """Tell whether thinking made at `position` still has the prefix it was signed over."""
+    def thinking_holds(self, position: int, until: int | None = None) -> bool:
+        """Tell whether thinking made at `position` has the prefix it was signed over, now or as of `until`."""
         for move, made_at in self.at.items():
             if self.reach[move] >= position:
                 continue
             ended_at = self.cancelled.get(move)
             then = made_at < position and (ended_at is None or ended_at >= position)
-            now = ended_at is None
+            now = ended_at is None if until is None else made_at < until and (ended_at is None or ended_at >= until)
             if then != now:
                 return False
         return True
+
+    def is_flat(self, position: int) -> bool:
+        """Tell whether a reply that called tools after thinking goes as text, since its prefix was not what it signed.
+
+        That is so when the next reply was asked for, and stays so: what followed was signed over the text.
+        """
+        return position in self.flat
 
     @property
     def pruned(self) -> dict[str, str]:
@@ -100,18 +108,49 @@ class Moves:
 
 
 def collect_moves(path: Sequence[Entry]) -> Moves:
+    """Return the moves along `path`, when each took effect, and which bound replies have to go as text."""
     moves = Moves(position={e.id: i for i, e in enumerate(path)})
     last: int | None = None  # the last reply that is sent
+    asked: dict[int, int] = {}  # a bound reply -> where the next reply was asked for
+    voices: list[tuple[str, str] | None] = []
+    voice: tuple[str, str] | None = None
     for i, entry in enumerate(path):
         body = entry.body
+        if isinstance(body, TurnStart):
+            voice = voice_of(body)
+        voices.append(voice)
         if isinstance(body, AssistantMessage) and speaks(body):
+            if last in asked:
+                asked[last] = i
             last = i
-            if not binds_thinking(body):
+            if binds_thinking(body):
+                asked[i] = len(path)
+            else:
                 moves.release(i)
         elif isinstance(body, Pruning | Compaction | Restore):
             visible = last is not None and last >= moves.first_kept(moves.compaction)
             moves.take(entry, last if visible and binds_thinking(path[last or 0].body) else None)
+    for position, until in asked.items():
+        if voices[position] != voices[min(until, len(path) - 1)] or not moves.thinking_holds(position, until):
+            moves.flat.update(_loop_up_to(path, position))
     return moves
+
+
+def _loop_up_to(path: Sequence[Entry], position: int) -> list[int]:
+    """Return the replies of the tool loop that the reply at `position` is in, up to it: they go as text together."""
+    loop: list[int] = []
+    for i in range(position, -1, -1):
+        body = path[i].body
+        if isinstance(body, AssistantMessage) and speaks(body):
+            if not tool_calls(body.blocks):
+                break
+            loop.append(i)
+    return loop
+
+
+def voice_of(start: TurnStart) -> tuple[str, str]:
+    """Return what thinking is bound to besides the messages: the model, and the stored system text and tools."""
+    return start.model, start.prefix
 
 
 def whole_blocks(body: AssistantMessage) -> tuple[Block, ...]:

@@ -62,15 +62,22 @@ STOPPED_BEFORE = "Not run: the person stopped the turn before this call began."
 EMPTY_REPLY = "Your last reply was empty. Go on with the task, or say in a sentence that it is done."
 GO_ON = "Go on from where you stopped."
 MAX_PAUSES = 10
+MAX_OVERFLOWS = 2  # CR-C1: a request that did not fit is tried again at most twice, and only when it is smaller
 
 Assemble: TypeAlias = Callable[[View, TurnStart, int], Request]
-BeforeCall: TypeAlias = Callable[[ViewFold], Generator[Effect, Any, None]]
+BeforeCall: TypeAlias = Callable[[ViewFold], Generator[Effect, Any, "str | None"]]
+OnOverflow: TypeAlias = Callable[[ViewFold], Generator[Effect, Any, bool]]
 PriceUsage: TypeAlias = Callable[[str, Any], float]
 
 
-def _no_plan(fold: ViewFold) -> Generator[Effect, Any, None]:
-    return
-    yield
+def _no_plan(fold: ViewFold) -> Generator[Effect, Any, str | None]:
+    yield from ()
+    return None
+
+
+def _no_help(fold: ViewFold) -> Generator[Effect, Any, bool]:
+    yield from ()
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +97,9 @@ class TurnInput:
 
     `start` and `prompt` are None for a turn that goes on (`%agent resume`). `spent_session_usd`
     and `spent_day_usd` are what was spent before it. `assemble(view, start, max_tokens)` makes
-    the request, `before_call` may record moves (a policy), `price(model, usage)` gives dollars.
+    the request, `price(model, usage)` gives dollars. `before_call` manages the context before each call and
+    returns the line that ends the turn, None to go on; `on_overflow` makes the context smaller after the
+    provider said that it does not fit, and says whether it did.
     """
 
     path: Sequence[Entry]
@@ -105,6 +114,7 @@ class TurnInput:
     spent_session_usd: float = 0.0
     spent_day_usd: float = 0.0
     before_call: BeforeCall = _no_plan
+    on_overflow: OnOverflow = _no_help
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +169,7 @@ class _Run:
         self.texts: list[str] = []
         self.empty_told = False
         self.pauses = 0
+        self.overflows = 0
         self.call_ids = {
             c.id for e in turn.path if isinstance(e.body, AssistantMessage) for c in tool_calls(e.body.blocks)
         }
@@ -205,7 +216,11 @@ class _Run:
                 return (yield from self.end("stopped", self.stopped_line()))
             if line := self.limit_reached():
                 return (yield from self.end("limit", line))
-            yield from self.turn.before_call(self.fold)
+            line = (yield from self.turn.before_call(self.fold)) or ""
+            if line == "stopped":
+                return (yield from self.end("stopped", self.stopped_line()))
+            if line:
+                return (yield from self.end("window_full", line))
             response = yield from self.call()
             finished = yield from self.take(response)
             if finished is not None:
@@ -354,10 +369,14 @@ class _Run:
             UsageReported(step=self.step, model=response.model, usage=response.usage, cost_usd=round(cost, 8))
         )
 
-    def end_cut(self, response: Response, cut: str) -> Generator[Effect, Any, TurnOutput]:
+    def end_cut(self, response: Response, cut: str) -> Generator[Effect, Any, TurnOutput | None]:
         if cut == "stopped":
             return (yield from self.end("stopped", self.stopped_line()))
         error = response.error
+        if isinstance(error, ModelFailed) and error.kind == "overflow" and self.overflows < MAX_OVERFLOWS:
+            self.overflows += 1
+            if (yield from self.turn.on_overflow(self.fold)):
+                return None  # smaller now: the loop sends it again (CR-C1)
         line = str(error) if error is not None else f"the reply is not whole ({cut}); what came is kept"
         if "%agent resume" not in line and response.blocks:
             line += "; `%agent resume` goes on"

@@ -15,7 +15,8 @@ that made it, behind the stored prefix it was made with, and while the moves (pr
 compactions) that reach before it are the ones that were in force when it was made (claude.md
 A6). Inside an open tool loop the thinking of the last reply must go back as it came: a move
 that would disturb it waits until a reply that is not so bound has come (`View.bound`,
-`View.deferred`); a compaction that hides that reply does not wait.
+`View.deferred`); a compaction that hides that reply does not wait. Where its prefix is another
+all the same (an undo, another model in the middle of a loop), the reply and its results go as text.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ from nbagent.core.entries import (
     UserMessage,
 )  # fmt: skip
 from nbagent.core.errors import BrokenPath
-from nbagent.core.in_force import Moves, binds_thinking, collect_moves, speaks, whole_blocks
+from nbagent.core.in_force import Moves, binds_thinking, collect_moves, speaks, voice_of, whole_blocks
 from nbagent.core.messages import (
     Block,
     Message,
     Role,
     ToolCall,
+    canonical,
     is_blank,
     is_thinking,
     text_block,
@@ -58,6 +60,7 @@ CUT_NOTE = "[The reply above is not whole: {cut}. What it said until then is kep
 NO_TEXT = "[no text]"
 NO_NOTE = "[The conversation before this is left out.]"
 LOST_RESULT = "The tool {name!r} has no recorded result: interrupted, outcome unknown. It was not run again."
+FLAT_CALL = "You called {name} with {input}. It brought:"
 PRUNED_RESULT = "[old result cleared]"
 
 
@@ -127,6 +130,7 @@ class ViewFold:
         self._sources: list[tuple[str, ...]] = []
         self._pieces: list[Piece] = []
         self._open: dict[str, OpenCall] = {}
+        self._flat: dict[str, ToolCall] = {}
         self._cut: str | None = None
         self._turn: TurnStart | None = None
         self._turn_ended = True
@@ -171,13 +175,13 @@ class ViewFold:
         return bool(self._moves.waiting) and any(isinstance(e.body, AssistantMessage) for e in added)
 
     def _voice_changes(self, added: Sequence[Entry]) -> bool:
-        known = {_voice(self._turn)} if self._turn else set()
-        known |= {_voice(e.body) for e in added if isinstance(e.body, TurnStart)}
+        known = {voice_of(self._turn)} if self._turn else set()
+        known |= {voice_of(e.body) for e in added if isinstance(e.body, TurnStart)}
         return len(known) > 1
 
     def _refold(self) -> None:
         self._reset(collect_moves(self._path))
-        voices = [_voice(e.body) for e in self._path if isinstance(e.body, TurnStart)]
+        voices = [voice_of(e.body) for e in self._path if isinstance(e.body, TurnStart)]
         self._final_voice = voices[-1] if voices else None
         compaction = self._compaction
         first = self._moves.first_kept(compaction)
@@ -256,12 +260,18 @@ class ViewFold:
             return
         self._cut = body.cut
         self._bound = entry_id if binds_thinking(body) else None
-        ours = self._turn is None or self._final_voice in (None, _voice(self._turn))
+        ours = self._turn is None or self._final_voice in (None, voice_of(self._turn))
         keep = ours and self._moves.thinking_holds(position)
         if not self._messages:
             self._piece(entry_id, "user", (text_block(NO_TEXT),), "messages")
         blocks = tuple(b for b in whole_blocks(body) if keep or not is_thinking(b))
-        self._piece(entry_id, "assistant", blocks, "messages")
+        self._flat = {}
+        if self._moves.is_flat(position):
+            self._bound = None
+            self._flat = {c.id: c for c in tool_calls(blocks)}
+            blocks = tuple(b for b in blocks if b.get("type") == "text")
+        if blocks:
+            self._piece(entry_id, "assistant", blocks, "messages")
         runnable = body.stop_reason == "tool_use" and body.cut is None
         self._open = {c.id: OpenCall(call=c, started=False, runnable=runnable) for c in tool_calls(body.blocks)}
 
@@ -272,13 +282,21 @@ class ViewFold:
         placeholder = self._pruned.get(entry_id)
         if placeholder is not None:
             content = placeholder or PRUNED_RESULT
-        block = tool_result_block(body.call_id, content, is_error=body.status != "ok")
-        self._piece(entry_id, "user", (block,), "tool results")
+        self._answer(entry_id, body.call_id, content, is_error=body.status != "ok")
+
+    def _answer(self, entry_id: str, call_id: str, content: Sequence[Block] | str, *, is_error: bool) -> None:
+        """Add the result of a call; as text where the call itself could only go as text."""
+        blocks: tuple[Block, ...] = (tool_result_block(call_id, content, is_error=is_error),)
+        call = self._flat.get(call_id)
+        if call is not None:
+            inner = (text_block(content),) if isinstance(content, str) else tuple(b for b in content if not is_blank(b))
+            blocks = (text_block(FLAT_CALL.format(name=call.name, input=canonical(call.input))), *inner)
+        self._piece(entry_id, "user", blocks, "tool results")
 
     def _close_open_calls(self, entry_id: str) -> None:
         for open_call in self._open.values():
             text = LOST_RESULT.format(name=open_call.call.name)
-            self._piece(entry_id, "user", (tool_result_block(open_call.call.id, text, is_error=True),), "tool results")
+            self._answer(entry_id, open_call.call.id, text, is_error=True)
         self._open = {}
 
     def _piece(self, entry_id: str, role: Role, blocks: tuple[Block, ...], category: str) -> None:
@@ -312,11 +330,6 @@ def build_view(path: Iterable[Entry]) -> View:
         BrokenPath: an entry's parent is not the entry before it.
     """
     return ViewFold(path).view()
-
-
-def _voice(start: TurnStart) -> tuple[str, str]:
-    """What thinking is bound to besides the messages: the model, and the stored system text and tools."""
-    return start.model, start.prefix
 
 
 def _live_pins(pins: Sequence[Pin]) -> list[Pin]:

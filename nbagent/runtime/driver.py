@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, assert_never
+from typing import Any, Protocol, TypeVar, assert_never
 
 from nbagent.core.effects import (
     Append,
@@ -17,7 +17,9 @@ from nbagent.core.effects import (
     Effect,
     Notice,
     ReadClock,
+    ReadNow,
     RunTools,
+    Say,
     Sink,
     StepBegan,
     StepEnded,
@@ -33,13 +35,13 @@ from nbagent.core.effects import (
 from nbagent.core.entries import AssistantMessage, Body, Entry, ToolResult, ToolStarted, UsageReported
 from nbagent.core.errors import JournalUnwritable, ModelFailed, one_line
 from nbagent.core.messages import Block, JsonObject, Response, ToolCall, joined_text, text_block
-from nbagent.core.turn import TurnOutput
 from nbagent.models.model import Model, Watch
 from nbagent.models.reply import ReplyBuilder
 from nbagent.runtime.approvals import Approvals
 from nbagent.runtime.clock import Clock
 from nbagent.runtime.toolbox import Toolbox
 
+Outcome = TypeVar("Outcome")
 INTERRUPTED = "Interrupted by the person while it ran; its outcome is unknown."
 SHOWN_CHARS = 4_000
 PARTIAL_CHARS = 4_000
@@ -124,7 +126,7 @@ class Driver:
     def __post_init__(self) -> None:
         self.sink = SafeSink(self.sink)
 
-    async def run(self, turn: Generator[Effect, Any, TurnOutput]) -> TurnOutput:
+    async def run(self, turn: Generator[Effect, Any, Outcome]) -> Outcome:
         """Drive `turn` to its end. A cancellation becomes an orderly stop; the turn writes what is left and ends.
 
         Raises:
@@ -136,7 +138,7 @@ class Driver:
             try:
                 effect = turn.send(reply)
             except StopIteration as done:
-                output: TurnOutput = done.value
+                output: Outcome = done.value
                 return output
             reply = await self._perform(effect)
 
@@ -152,6 +154,11 @@ class Driver:
                 return await self._run_tools(effect.calls)
             case ReadClock():
                 return self.clock.monotonic() - self._began_at
+            case ReadNow():
+                return self.clock.now()
+            case Say():
+                self.sink(Notice(text=effect.text))
+                return None
             case TakeSteering():
                 taken, self.steering[:] = tuple(self.steering), []
                 return taken
@@ -170,6 +177,8 @@ class Driver:
             self.writer.clear_partial()
         elif isinstance(body, UsageReported):
             self._cost_usd += body.cost_usd
+            if body.purpose != "turn":
+                return entry
             self.gauge.measured(entry.body if isinstance(entry.body, UsageReported) else body)
         elif isinstance(body, ToolResult):
             self._tool_ended(body)
@@ -178,6 +187,8 @@ class Driver:
     # ------------------------------------------------------------ the model
 
     async def _call(self, effect: CallModel) -> Response:
+        if effect.purpose != "turn":
+            return await self._side_call(effect)
         self._context_tokens = self.gauge.predict(effect.request)
         self.on_request(effect.request)
         self.sink(StepBegan(step=effect.step, context_tokens=self._context_tokens, cost_usd=self._cost_usd))
@@ -199,6 +210,20 @@ class Driver:
             )
         )  # fmt: skip
         return response
+
+    async def _side_call(self, effect: CallModel) -> Response:
+        """Call the model for a note: nothing of it is shown, kept as a partial, or taken for the context's size."""
+        self.on_request(effect.request)
+        watch = Watch(reply=ReplyBuilder(effect.request.model))
+        watch.on_wait = lambda reason, s, n: self.sink(Waiting(reason=reason, seconds=s, attempt=n))
+        try:
+            return await self.model.call(effect.request, watch)
+        except asyncio.CancelledError:
+            self.stopped = True
+            return watch.reply.response(cut="stopped")
+        except Exception as error:  # noqa: BLE001  as in `_call`: the flow that asked decides what a failure means
+            line = f"the model's client failed inside: {type(error).__name__}: {one_line(str(error))[:300]}"
+            return watch.reply.response(cut="the call failed", error=ModelFailed(line, kind="protocol"))
 
     def _watch(self, effect: CallModel) -> Watch:
         model, step = effect.request.model, effect.step

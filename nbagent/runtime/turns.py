@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from nbagent.context.assemble import assemble
+from nbagent.context.engine import Engine
+from nbagent.context.policy import Policy
 from nbagent.context.tail import SeenVariable, Surroundings, compose, last_state
 from nbagent.core.budget import Budget, Usage
 from nbagent.core.effects import Notice, TurnBegan, TurnDone
 from nbagent.core.entries import Entry, Snapshot, TurnStart, UsageReported
-from nbagent.core.errors import PolicyError, UsageProblem
+from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import Block, Prefix, Request, ToolCall
 from nbagent.core.turn import Limits, TurnInput, TurnOutput, close_broken_turn, run_turn
 from nbagent.core.view import View, build_view
 from nbagent.models.catalog import ModelFacts
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
+from nbagent.runtime.contexts import choose_policy, make_engine, prefix_in_force
 from nbagent.runtime.driver import Driver
 from nbagent.runtime.gauge import SessionGauge, price
 from nbagent.runtime.matching import CellKey
@@ -38,7 +41,6 @@ from nbagent.tools.output import cap_chars
 from nbagent.tools.tool import Artifact, Tool, ToolContext, ToolSpec
 
 REPLY_TOKENS = 16_000  # DECISIONS 15
-POLICIES = ("nbagent",)
 MODES = ("plan", "ask", "auto")
 
 
@@ -61,6 +63,7 @@ class TurnRunner:
     scrubber: Scrubber = field(default_factory=Scrubber)
     day: DayLedger | None = None
     notices: list[str] = field(default_factory=list)
+    numbers: dict[str, float] = field(default_factory=dict)
 
     # ------------------------------------------------------------ the head
 
@@ -72,10 +75,8 @@ class TurnRunner:
 
     def root_prefix(self, path: Sequence[Entry]) -> str:
         """Return the digest of the prefix in force on `path`; a new conversation gets one, stored at once."""
-        start = build_view(path).turn
-        if start is not None:
-            return start.prefix
-        return self.store_prefix(self.new_prefix())
+        view = build_view(path)
+        return prefix_in_force(path, view) if view.turn is not None else self.store_prefix(self.new_prefix())
 
     def new_prefix(self) -> Prefix:
         """Return the prefix that a new conversation gets now."""
@@ -139,8 +140,10 @@ class TurnRunner:
         names = [str(t["name"]) for t in self.prefix_of(digest).tools]
         limits = self.limits(options)
         return TurnStart(
-            turn=turn, model=named.name, policy=self.policy(options), mode=mode, prefix=digest, cell_id=cell.cell_id,
-            source_hash=cell.source_hash, order=cell.order, masked_tools=self.masked(names, options, mode),
+            turn=turn, model=named.name, policy=self.policy(options),
+            policy_numbers=dict(self.policy_of(self.policy(options)).numbers), mode=mode, prefix=digest,
+            cell_id=cell.cell_id, source_hash=cell.source_hash, order=cell.order,
+            masked_tools=self.masked(names, options, mode),
             options=provider_options(named), limits={k: v for k, v in vars_of(limits).items() if v is not None},
         )  # fmt: skip
 
@@ -162,8 +165,7 @@ class TurnRunner:
             PolicyError: there is none of that name.
         """
         name = options.policy or self.settings.policy
-        if name not in POLICIES:
-            raise PolicyError(f"unknown policy {name!r}; the policies are: {', '.join(POLICIES)}")
+        self.policy_of(name)
         return name
 
     def limits(self, options: TurnOptions) -> Limits:
@@ -184,7 +186,7 @@ class TurnRunner:
 
     def request(self, view: View, start: TurnStart, max_tokens: int, named: NamedModel) -> Request:
         """Return the request for `view`, and let the gauge look at it."""
-        prefix = self.prefix_of(start.prefix)
+        prefix = self.prefix_of(prefix_in_force(self.writer.tree.path(), view) or start.prefix)
         self.gauge.look(view, prefix, named.facts)
         return assemble(view, prefix, model=start.model, max_tokens=max_tokens, options=start.options)
 
@@ -228,9 +230,39 @@ class TurnRunner:
             output_tokens=lambda usage: Usage.from_wire(usage).output_tokens,
             spent_session_usd=session, spent_day_usd=day,
         )  # fmt: skip
+        if playback is None:
+            engine = self.engine(named, current)
+            turn = replace(turn, before_call=engine.before_call, on_overflow=engine.on_overflow)
         steps = run_turn(turn) if playback is None else played(run_turn(turn), playback.player)
         output = await driver.run(steps)
         return self._finished(output, ports, driver, before=before, number=number, window=window, playback=playback)
+
+    def engine(
+        self, named: NamedModel, start: TurnStart, *, focus: str = "", edited: str | None = None
+    ) -> Engine:
+        """Return what manages the context: the policy of the turn `start`, with its numbers."""
+        path = self.writer.tree.path()
+        digest = prefix_in_force(path, build_view(path)) or start.prefix
+        prefix = self.prefix_of(digest)
+        return make_engine(
+            named=named, policy=self.policy_of(start.policy), prefix=prefix, budget=self.budget(named.facts),
+            options=start.options, meter=self.gauge.meter(named.facts.family),
+            predict=lambda view: self.gauge.look(view, prefix, named.facts),
+            price=lambda model, usage: price(named.facts, usage),
+            fresh_prefix=lambda: self.store_prefix(self.new_prefix()), focus=focus, edited=edited,
+        )  # fmt: skip
+
+    def side_driver(self, named: NamedModel, ports: TurnPorts, start: TurnStart) -> Driver:
+        """Return a driver for what is no turn: a compaction by hand."""
+        return self._driver(named, ports, start, 0, None)
+
+    def policy_of(self, name: str) -> Policy:
+        """Return the policy `name` with the numbers in force.
+
+        Raises:
+            PolicyError: there is none of that name.
+        """
+        return choose_policy(name, self.numbers, self.settings.threshold)
 
     def _finished(
         self, output: TurnOutput, ports: TurnPorts, driver: Driver, *, before: int, number: int, window: int,

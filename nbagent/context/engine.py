@@ -1,0 +1,405 @@
+"""The engine: asks the policy before each model call and carries its plan out. One code path for all compactions.
+
+A generator of effects, like the turn that it is part of. Atomic: a compaction that fails or is stopped has
+written nothing that changes the view. At most three in a row; after three failures a cool-down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nbagent.context.handoff import TEMPLATES, HandoffNote, Rejected, handoff_request, probe_request, read_note
+from nbagent.context.measure import Meter
+from nbagent.context.moves import head_and_tail, prune, shown_results
+from nbagent.context.note import NoteParts, compose_note, shown_again, users_messages
+from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation
+from nbagent.context.transcript import message_texts, serialised
+from nbagent.core.budget import Budget
+from nbagent.core.effects import Append, CallModel, Effect, ReadNow, Say
+from nbagent.core.entries import (
+    Body,
+    Compaction,
+    Entry,
+    Pruning,
+    Report,
+    Restore,
+    TurnStart,
+    UsageReported,
+    UserMessage,
+)
+from nbagent.core.messages import Message, Prefix, Request, Response, text_block
+from nbagent.core.view import View, ViewFold
+
+MAX_TRIES = 3
+COOL_DOWN_S = 300.0
+NEAR_OVERFLOW = 0.95
+BOUND_SHARE = 0.85  # inside a tool loop whose thinking is bound to its prefix, compaction waits until here
+LEAST_TOKENS = 2_000  # smaller conversations are not compacted by themselves
+DROP_SHARE = 0.2  # CC-C5: the oldest exchanges that go when the request itself does not fit
+
+NO_NOTE = "(no note could be written; what follows was collected by machine)"
+DROPPED = "(the oldest part was left out without a note)"
+
+Flow = Generator[Effect, Any, "str | None"]
+MachineNote = Callable[[Sequence[Entry], Sequence[Entry], int], str]
+FlushHook = Callable[[ViewFold], Generator[Effect, Any, None]]
+
+
+def _no_machine_note(replaced: Sequence[Entry], kept: Sequence[Entry], limit_tokens: int) -> str:
+    return ""
+
+
+def _no_flush(fold: ViewFold) -> Generator[Effect, Any, None]:
+    yield from ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What one turn's context management works with. `make_request` turns messages into a request of this turn.
+
+    `machine_note(replaced, kept, limit_tokens)` lists what must not get lost; `skills_note` is attached again;
+    `flush` may let the model store what matters first; `fresh_prefix` gives the digest of a prefix made anew.
+    """
+
+    policy: Policy
+    meter: Meter
+    prefix: Prefix
+    budget: Budget
+    make_request: Callable[[Sequence[Message], int], Request]
+    predict: Callable[[View], int]
+    price: Callable[[str, Any], float]
+    binds_thinking: bool = False
+    machine_note: MachineNote = _no_machine_note
+    flush: FlushHook = _no_flush
+    skills_note: Callable[[Sequence[Entry]], str] = lambda replaced: ""
+    fresh_prefix: Callable[[], str] = lambda: ""
+    focus: str = ""
+    edited: str | None = None
+    sent: set[str] = field(default_factory=set)
+
+    # ------------------------------------------------------------ before a call
+
+    def before_call(self, fold: ViewFold) -> Flow:
+        """Let the policy act before the next call. Returns the line that ends the turn, None to go on."""
+        situation = yield from self.situation(fold, "before_call")
+        if line := self.fixed_too_large(situation):
+            return line
+        for move in self.policy.plan(situation):
+            if isinstance(move, Prune):
+                yield from self._prune(fold, move)
+            elif not self.waits(fold.path, situation):
+                done = yield from self.compact(fold, move, "before_call")
+                if done == "stopped":
+                    return done
+        unfit = yield from self.fit(fold)
+        self.sent.update(p.entry_id for p in fold.view().pieces)
+        return unfit
+
+    def on_overflow(self, fold: ViewFold) -> Generator[Effect, Any, bool]:
+        """Make the context smaller after the provider said it does not fit. Returns whether it is."""
+        before = self.estimate(fold.view())
+        situation = yield from self.situation(fold, "overflow")
+        for move in self.policy.plan(situation):
+            if isinstance(move, Prune):
+                yield from self._append(fold, Pruning(placeholders=move.placeholders, reason=move.reason))
+            else:
+                yield from self.compact(fold, move, "overflow")
+        if self.estimate(fold.view()) >= before:
+            yield from self._mask_all(fold, keep=2)
+        return self.estimate(fold.view()) < before
+
+    def situation(self, fold: ViewFold, reason: Reason) -> Generator[Effect, Any, Situation]:
+        """Return what the policy sees now."""
+        now: float = yield ReadNow()
+        view = fold.view()
+        last = next((e.at for e in reversed(fold.path) if isinstance(e.body, UsageReported)), None)
+        tokens = [sum(self.meter.piece(p).values()) for p in view.pieces]
+        moment = Moment(
+            now=now, idle_s=None if last is None else max(0.0, now - last), reason=reason,
+            mid_turn=not view.turn_ended and view.steps > 0,
+        )  # fmt: skip
+        return Situation(
+            path=fold.path, view=view, tokens=tokens, used_tokens=self.predict(view), fixed_tokens=self.fixed_tokens(),
+            budget=self.budget, moment=moment, binds_thinking=self.binds_thinking, sent=frozenset(self.sent),
+        )  # fmt: skip
+
+    def fixed_tokens(self) -> int:
+        """Return the estimated size of what no move can reduce."""
+        return sum(self.meter.prefix(self.prefix).values())
+
+    def estimate(self, view: View) -> int:
+        """Return the estimated size of a request for `view`."""
+        return sum(self.meter.view(view, self.prefix).values())
+
+    def fixed_too_large(self, situation: Situation) -> str:
+        """Return the line that says that nothing can help, empty when there is room."""
+        if situation.fixed_tokens < situation.window - min(self.budget.max_output_tokens, situation.window // 4):
+            return ""
+        return (
+            f"the system text, tools and start-up files alone take about {situation.fixed_tokens:,} of "
+            f"{situation.window:,} tokens; shorten AGENTS.md or MEMORY.md, or widen the window (%context set window=…)"
+        )
+
+    # ------------------------------------------------------------ when not to
+
+    def waits(self, path: Sequence[Entry], situation: Situation) -> bool:
+        """Tell whether an automatic compaction is held back: after an undo, after failures, or without progress."""
+        if situation.moment.reason != "before_call":
+            return False
+        if situation.view.bound and situation.share < BOUND_SHARE:
+            return True
+        if situation.used_tokens - situation.fixed_tokens < min(LEAST_TOKENS, situation.window // 10):
+            return True
+        if undone(path) and situation.share < NEAR_OVERFLOW:
+            return True
+        failed_at = failures(path)
+        if len(failed_at) >= MAX_TRIES and situation.moment.now - failed_at[-1] < COOL_DOWN_S:
+            return True
+        return in_a_row(path) >= MAX_TRIES
+
+    # ------------------------------------------------------------ compaction
+
+    def compact(self, fold: ViewFold, move: Compact, reason: Reason) -> Generator[Effect, Any, str]:
+        """Carry a compaction out. Returns "applied", "stopped", or why nothing was changed."""
+        yield Say(text="Compacting the conversation …")
+        yield from self.flush(fold)
+        before = self.estimate(fold.view())
+        outcome = yield from self._note(fold, move)
+        if isinstance(outcome, Rejected):
+            if outcome.reason == "stopped":
+                return "stopped"
+            if reason != "manual" and move.style.last_resort == "extract":
+                note = HandoffNote(text=NO_NOTE, sections={})
+            elif reason != "manual" and move.style.last_resort == "drop":
+                note = HandoffNote(text=DROPPED, sections={})
+            else:
+                return (yield from self._failed(fold, outcome.reason))
+        else:
+            note = outcome
+        body = self.compaction(fold, move, note)
+        after = self.estimate(self._preview(fold, body))
+        if after > move.style.reject_above * before and reason != "overflow":
+            return (yield from self._failed(fold, f"the note would leave {after:,} of {before:,} tokens"))
+        yield from self._append(fold, _with_sizes(body, before, after))
+        saved = f"{before:,} → {after:,} tokens"
+        yield Say(text=f"The conversation was compacted ({saved}); `%context undo` takes it back.")
+        return "applied"
+
+    def compaction(self, fold: ViewFold, move: Compact, note: HandoffNote) -> Compaction:
+        """Return the entry that a note would make."""
+        replaced, kept = split(fold, move.first_kept)
+        first_kept, recent = move.first_kept, ""
+        view = fold.view()
+        if view.bound is not None and any(e.id == view.bound for e in kept):
+            recent = self._as_text(view, {e.id for e in kept})
+            first_kept, replaced, kept = None, [*replaced, *kept], []
+        style, count = move.style, self.meter.text
+        users_limit = style.users_tokens and min(style.users_tokens, self.budget.window_tokens // 10)
+        machine_limit = style.appendix_tokens and min(style.appendix_tokens, self.budget.window_tokens // 20)
+        pending = pending_request(replaced, kept)
+        parts = NoteParts(
+            handoff=note.text,
+            users=users_messages(replaced, max(users_limit, count(pending) + 20 if pending else 0), count),
+            machine=self.machine_note(replaced, kept, machine_limit) if machine_limit else "",
+            attached=shown_again(replaced, kept, self._scaled(style), count) if style.reattach else "",
+            skills=self.skills_note(replaced), recent=recent,
+        )  # fmt: skip
+        prefix = self.fresh_prefix() if view.turn_ended or not view.steps else ""
+        details = {
+            "policy": self.policy.name, "handoff": note.text, "template": style.template,
+            **({"prefix": prefix} if prefix else {}),
+        }  # fmt: skip
+        return Compaction(first_kept=first_kept, note=compose_note(parts), reason=move.reason, details=details)
+
+    def _scaled(self, style: NoteStyle) -> NoteStyle:
+        """Return the style with what is shown again bounded by the window: a fiftieth each."""
+        return replace(style, reattach_tokens=min(style.reattach_tokens, self.budget.window_tokens // 50))
+
+    def _as_text(self, view: View, kept: set[str]) -> str:
+        """Return the kept steps as text: thinking that is bound to its prefix cannot be kept behind a note."""
+        messages = [
+            Message(m.role, tuple(b for p in view.pieces if p.entry_id in kept and p.entry_id in s for b in p.blocks))
+            for m, s in zip(view.messages, view.sources, strict=True)
+        ]
+        return "\n\n".join(message_texts(messages))
+
+    def _note(self, fold: ViewFold, move: Compact) -> Generator[Effect, Any, HandoffNote | Rejected]:
+        if self.edited is not None:
+            return HandoffNote(text=self.edited, sections={})
+        template = TEMPLATES[move.style.template]
+        asked = handoff_request(template, focus=self.focus)
+        dropped = 0.0
+        note: HandoffNote | Rejected = Rejected(reason="not asked")
+        for _ in range(MAX_TRIES):
+            request = self._ask(fold.view(), asked, move, dropped)
+            if request is None:
+                return Rejected(reason="the conversation does not fit the window, even shortened")
+            response: Response = yield CallModel(request=request, step=0, purpose="handoff")
+            yield from self._paid(fold, response)
+            if response.cut == "stopped":
+                return Rejected(reason="stopped")
+            note = read_note(response)
+            if isinstance(note, HandoffNote):
+                break
+            if note.shorter_helps:
+                dropped += DROP_SHARE
+        if isinstance(note, HandoffNote) and move.style.probe:
+            note = yield from self._probed(fold, move, note, dropped)
+        return note
+
+    def _probed(
+        self, fold: ViewFold, move: Compact, note: HandoffNote, dropped: float
+    ) -> Generator[Effect, Any, HandoffNote | Rejected]:
+        request = self._ask(fold.view(), probe_request(note.text), move, dropped)
+        if request is None:
+            return note
+        response: Response = yield CallModel(request=request, step=0, purpose="probe")
+        yield from self._paid(fold, response)
+        if response.cut == "stopped":
+            return Rejected(reason="stopped")
+        better = read_note(response)
+        return better if isinstance(better, HandoffNote) else note
+
+    def _ask(self, view: View, text: str, move: Compact, dropped: float) -> Request | None:
+        """Return the request for a note: the conversation goes on with `text`, or is sent as a transcript."""
+        room = min(move.style.reply_tokens, self.budget.max_output_tokens)
+        limit = self.budget.window_tokens - room - self.fixed_tokens()
+        size = self.estimate(view) - self.fixed_tokens()
+        if not move.style.serialised and not dropped and size + self.meter.text(text) <= limit:
+            return self.make_request(_with_question(view.messages, text), room)
+        for shorter in (dropped, dropped + DROP_SHARE, dropped + 2 * DROP_SHARE, 0.8):
+            transcript = serialised(view, drop_share=shorter)
+            whole = f"<transcript>\n{transcript}\n</transcript>\n\n{text}"
+            if self.meter.text(whole) <= limit:
+                return self.make_request((Message("user", (text_block(whole),)),), room)
+        return None
+
+    def _paid(self, fold: ViewFold, response: Response) -> Generator[Effect, Any, None]:
+        if response.usage:
+            cost = round(self.price(response.model, response.usage), 8)
+            body = UsageReported(step=0, model=response.model, usage=response.usage, cost_usd=cost, purpose="handoff")
+            yield from self._append(fold, body)
+
+    def _failed(self, fold: ViewFold, why: str) -> Generator[Effect, Any, str]:
+        report = Report(source="compaction", text=why, details={"applied": False, "policy": self.policy.name})
+        yield from self._append(fold, report)
+        line = f"Compaction changed nothing: {why}."
+        if len(failures(fold.path)) == MAX_TRIES:
+            line += " It is not tried again for a while; `%context compact` tries at once."
+        yield Say(text=line)
+        return why
+
+    # ------------------------------------------------------------ making it fit
+
+    def fit(self, fold: ViewFold) -> Flow:
+        """The token check before sending: mask what can be masked, then say in one line that it does not fit."""
+        limit = self.budget.window_tokens - min(self.budget.reserve_tokens, self.budget.window_tokens // 10)
+        if self.predict(fold.view()) <= limit:
+            return None
+        for keep in (2, 0):
+            yield from self._mask_all(fold, keep=keep)
+            if self.predict(fold.view()) <= limit:
+                return None
+        if self.predict(fold.view()) <= self.budget.window_tokens:
+            return None
+        size = self.predict(fold.view())
+        return (
+            f"the conversation takes about {size:,} tokens and the window holds {self.budget.window_tokens:,}; "
+            "`%context compact` makes room, or widen it with `%context set window=…`"
+        )
+
+    def _mask_all(self, fold: ViewFold, *, keep: int) -> Generator[Effect, Any, None]:
+        situation = yield from self.situation(fold, "overflow")
+        results = shown_results(situation)
+        old = results[: max(0, len(results) - keep)] if keep else results
+        small = max(200, self.budget.window_tokens // 100)
+        for move in prune([r for r in old if r.tokens > 60], head_and_tail(small, small), "the context did not fit"):
+            yield from self._prune(fold, move)
+
+    # ------------------------------------------------------------ entries
+
+    def _append(self, fold: ViewFold, body: Body) -> Generator[Effect, Any, None]:
+        entry: Entry = yield Append(body=body)
+        fold.add(entry)
+
+    def _prune(self, fold: ViewFold, move: Prune) -> Generator[Effect, Any, None]:
+        """Record a pruning; one that waits for the end of a tool loop is not recorded again and again."""
+        view = fold.view()
+        if view.deferred and any(e in self.sent for e in move.placeholders):
+            return
+        yield from self._append(fold, Pruning(placeholders=move.placeholders, reason=move.reason))
+
+    def _preview(self, fold: ViewFold, body: Body) -> View:
+        path = list(fold.path)
+        return ViewFold([*path, Entry("preview", path[-1].id if path else None, 0.0, body)]).view()
+
+
+def _with_question(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    if messages and messages[-1].role == "user":
+        return (*messages[:-1], Message("user", (*messages[-1].blocks, text_block(text))))
+    return (*messages, Message("user", (text_block(text),)))
+
+
+def _with_sizes(body: Compaction, before: int, after: int) -> Compaction:
+    return replace(body, before_tokens=before, after_tokens=after)
+
+
+def split(fold: ViewFold, first_kept: str | None) -> tuple[list[Entry], list[Entry]]:
+    """Return (replaced, kept) entries of the path. What an earlier compaction replaced is replaced again."""
+    path = list(fold.path)
+    if first_kept is None:
+        return path, []
+    at = next(i for i, e in enumerate(path) if e.id == first_kept)
+    return path[:at], path[at:]
+
+
+def pending_request(replaced: Sequence[Entry], kept: Sequence[Entry]) -> str:
+    """Return the request of an open turn that begins in the replaced part; it must survive word for word."""
+    if any(isinstance(e.body, TurnStart) for e in kept):
+        return ""
+    for entry in reversed(replaced):
+        if isinstance(entry.body, UserMessage):
+            return "".join(str(b.get("text", "")) for b in entry.body.blocks if b.get("type") == "text")
+    return ""
+
+
+def failures(path: Sequence[Entry]) -> list[float]:
+    """Return when compactions failed since the last that was applied."""
+    found: list[float] = []
+    for entry in path:
+        body = entry.body
+        if isinstance(body, Compaction):
+            found = []
+        elif isinstance(body, Report) and body.source == "compaction" and body.details.get("applied") is False:
+            found.append(entry.at)
+    return found
+
+
+def in_a_row(path: Sequence[Entry]) -> int:
+    """Return how many compactions end the path with at most one model call between two: no progress is made."""
+    count = calls = 0
+    for entry in reversed(path):
+        if isinstance(entry.body, Compaction):
+            count += 1
+            calls = 0
+        elif isinstance(entry.body, UsageReported) and entry.body.purpose == "turn":
+            calls += 1
+            if calls > 1:
+                break
+        elif isinstance(entry.body, UserMessage):
+            break
+    return count
+
+
+def undone(path: Sequence[Entry]) -> bool:
+    """Tell whether the person took a compaction back and has not compacted by hand since."""
+    ids = {e.id for e in path if isinstance(e.body, Compaction)}
+    for entry in reversed(path):
+        body = entry.body
+        if isinstance(body, Restore) and body.cancels in ids:
+            return True
+        if isinstance(body, Compaction) and body.reason == "asked for":
+            return False
+    return False

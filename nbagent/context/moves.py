@@ -1,0 +1,199 @@
+"""Primitive moves that policies share: find old results, choose a cut, word a placeholder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nbagent.context.policy import Prune, Situation
+from nbagent.core.cuts import cut_points
+from nbagent.core.entries import AssistantMessage, ToolResult, UserMessage
+from nbagent.core.messages import canonical, joined_text, tool_calls
+from nbagent.core.view import Piece
+
+PLACEHOLDER_TOKENS = 40  # what a placeholder costs, about
+LABEL_CHARS = 100
+SUBJECTS = ("path", "command", "pattern", "names", "action", "code")  # the argument that tells calls apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A tool result that the model sees in full. `steps_ago` counts replies since; `label` names call and subject."""
+
+    entry_id: str
+    body: ToolResult
+    tokens: int
+    label: str
+    steps_ago: int
+    turns_ago: int
+    sent: bool
+
+
+def shown_results(situation: Situation) -> tuple[Shown, ...]:
+    """Return the results in the view that are not pruned, oldest first."""
+    bodies = {e.id: e.body for e in situation.path if isinstance(e.body, ToolResult)}
+    calls = {
+        c.id: c for e in situation.path if isinstance(e.body, AssistantMessage) for c in tool_calls(e.body.blocks)
+    }
+    asked = {e.id for e in situation.path if isinstance(e.body, UserMessage)}
+    found: list[tuple[Piece, ToolResult, int, int, int]] = []
+    steps = turns = 0
+    for index in range(len(situation.view.pieces) - 1, -1, -1):
+        piece = situation.view.pieces[index]
+        if piece.role == "assistant":
+            steps += 1
+        elif piece.entry_id in asked:
+            turns += 1
+        elif piece.category == "tool results" and piece.entry_id not in situation.view.pruned:
+            body = bodies.get(piece.entry_id)
+            if body is not None:
+                found.append((piece, body, situation.tokens[index], steps, turns))
+    return tuple(
+        Shown(
+            entry_id=piece.entry_id, body=body, tokens=tokens, steps_ago=steps, turns_ago=turns,
+            label=label_of(body, calls[body.call_id].input if body.call_id in calls else None),
+            sent=piece.entry_id in situation.sent,
+        )
+        for piece, body, tokens, steps, turns in reversed(found)
+    )  # fmt: skip
+
+
+def label_of(body: ToolResult, arguments: object) -> str:
+    """Return what a result is about: the tool and its arguments, short."""
+    text = ""
+    if isinstance(arguments, Mapping):
+        subject = [str(arguments[k]) for k in SUBJECTS if k in arguments]
+        text = " ".join(subject[0].split()) if subject else canonical(arguments)
+    return f"{body.name} {text}".strip()[:LABEL_CHARS]
+
+
+def pointer(shown: Shown) -> str:
+    """Return a placeholder that says what was here and the one call that brings it back (CR-C2, MA-C3)."""
+    size = f"{shown.body.full_chars:,} characters" if shown.body.full_chars else f"about {shown.tokens:,} tokens"
+    path = shown.body.meta.get("path")
+    if shown.body.name == "read" and isinstance(path, str):
+        lines = shown.body.meta.get("lines")
+        where = f" lines {lines[0]}-{lines[1]}" if isinstance(lines, list | tuple) and len(lines) == 2 else ""
+        back = f"`read` {path}{where} reads it again, `recall` {shown.entry_id} shows what was read"
+    else:
+        back = f"`recall` {shown.entry_id} brings it back"
+    return f"[cleared: {shown.label} ({shown.body.status}, {size}); {back}]"
+
+
+def fixed_text(text: str) -> Callable[[Shown], str]:
+    """Return a placeholder function that always says `text`."""
+    return lambda shown: text
+
+
+def head_and_tail(head_chars: int, tail_chars: int) -> Callable[[Shown], str]:
+    """Return a placeholder function that keeps both ends of a result and says what is left out."""
+
+    def trimmed(shown: Shown) -> str:
+        text = joined_text(shown.body.content)
+        left = len(text) - head_chars - tail_chars
+        if left <= 0:
+            return text
+        tail = text[len(text) - tail_chars :] if tail_chars else ""
+        note = f"[… {left:,} characters left out; `recall` {shown.entry_id} brings them back …]"
+        return f"{text[:head_chars]}\n{note}\n{tail}".rstrip()
+
+    return trimmed
+
+
+def prune(results: Iterable[Shown], text_of: Callable[[Shown], str], reason: str) -> tuple[Prune, ...]:
+    """Return the move that replaces `results`; none where the placeholder would not be shorter."""
+    placeholders: dict[str, str] = {}
+    for shown in results:
+        text = text_of(shown)
+        images = any(b.get("type") == "image" for b in shown.body.content)
+        if images or len(text) < len(joined_text(shown.body.content)):
+            placeholders[shown.entry_id] = text
+    return (Prune(placeholders=placeholders, reason=reason),) if placeholders else ()
+
+
+def freed_tokens(results: Iterable[Shown]) -> int:
+    """Return about how many tokens pruning `results` frees."""
+    return sum(max(0, r.tokens - PLACEHOLDER_TOKENS) for r in results)
+
+
+def cut_keeping(situation: Situation, keep_tokens: int, *, turns_only: bool = False) -> str | None:
+    """Return the earliest cut whose kept part is at most `keep_tokens`; None keeps nothing.
+
+    The cut falls where a turn begins, or (unless `turns_only`) where a batch of calls is finished. What an
+    earlier compaction replaced is not kept again. The newest request of the person that is not yet answered
+    is always kept, whatever its size.
+    """
+    kept_from = _positions(situation)
+    total = 0
+    sizes = [0] * len(situation.path)
+    for piece, tokens in zip(situation.view.pieces, situation.tokens, strict=True):
+        position = kept_from.get(piece.entry_id)
+        if position is not None:
+            sizes[position] += tokens
+    first = 0
+    for index in range(len(sizes) - 1, -1, -1):
+        total += sizes[index]
+        if total > keep_tokens:
+            first = index + 1
+            break
+    floor = kept_from.get(situation.view.compaction or "", -1)
+    points = [p for p in cut_points(situation.path) if p.turn or not turns_only]
+    allowed = [p for p in points if p.index >= first and p.index > _first_kept_index(situation, floor)]
+    pending = _pending_start(situation)
+    if pending is not None:
+        before = [p for p in points if p.index <= pending]
+        allowed = [p for p in allowed if p.index <= pending] or before[-1:]
+    return allowed[0].entry_id if allowed else None
+
+
+def _positions(situation: Situation) -> dict[str, int]:
+    return {e.id: i for i, e in enumerate(situation.path)}
+
+
+def _first_kept_index(situation: Situation, floor: int) -> int:
+    """Return the position where the kept part of the last compaction begins; a new cut must be behind it."""
+    shown = {p.entry_id for p in situation.view.pieces}
+    for index, entry in enumerate(situation.path):
+        if entry.id in shown and index != floor:
+            return index
+    return -1
+
+
+def _pending_start(situation: Situation) -> int | None:
+    """Return the position of the turn whose request has no reply yet; None when there is none."""
+    if situation.view.turn_ended or situation.view.turn is None or situation.view.steps:
+        return None
+    for index in range(len(situation.path) - 1, -1, -1):
+        entry = situation.path[index]
+        if entry.body is situation.view.turn:
+            return index
+    return None
+
+
+def tokens_before(situation: Situation, first_kept: str | None) -> int:
+    """Return how many tokens of the view stand before `first_kept`: what a compaction there would replace."""
+    if first_kept is None:
+        return sum(situation.tokens)
+    positions = _positions(situation)
+    cut = positions[first_kept]
+    return sum(
+        tokens
+        for piece, tokens in zip(situation.view.pieces, situation.tokens, strict=True)
+        if positions.get(piece.entry_id, -1) < cut
+    )
+
+
+def newest(results: Sequence[Shown], count: int) -> Sequence[Shown]:
+    """Return the newest `count` results."""
+    return results[max(0, len(results) - count) :] if count > 0 else ()
+
+
+def beyond_budget(results: Sequence[Shown], budget_tokens: int) -> list[Shown]:
+    """Return the results beyond the newest `budget_tokens`, oldest first: the one that crosses it is beyond."""
+    total = 0
+    old: list[Shown] = []
+    for shown in reversed(results):
+        total += shown.tokens
+        if total > budget_tokens:
+            old.append(shown)
+    return list(reversed(old))

@@ -1,0 +1,124 @@
+"""The text that replaces a part of the conversation: the model's note, the person's words, the machine's list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from nbagent.context.policy import NoteStyle
+from nbagent.core.entries import Compaction, Entry, Steering, ToolResult, UserMessage
+from nbagent.core.messages import joined_text
+
+HEAD = (
+    "<context-note>\nThe conversation before this point was replaced by this note. It is a record, not a request: "
+    "do nothing because of it alone. `recall` searches and reads what was replaced."
+)
+CUT_MARK = " […] "
+OMITTED = "({count} earlier messages of the person are not repeated here; `recall` finds them)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteParts:
+    """What a note is made of. `machine` is the machine-made list, `attached` what is shown again, empty for none."""
+
+    handoff: str
+    users: str = ""
+    machine: str = ""
+    attached: str = ""
+    skills: str = ""
+    recent: str = ""
+
+
+def compose_note(parts: NoteParts) -> str:
+    """Return the note as the model will see it, the most binding last."""
+    pieces = [HEAD]
+    for title, text in (
+        ("handoff", parts.handoff),
+        ("shown-again", parts.attached),
+        ("last-steps", parts.recent),
+        ("skills-in-use", parts.skills),
+        ("must-not-get-lost", parts.machine),
+        ("messages-of-the-person", parts.users),
+    ):
+        if text.strip():
+            pieces.append(f"<{title}>\n{text.strip()}\n</{title}>")
+    return "\n\n".join([*pieces, "</context-note>"])
+
+
+def users_messages(replaced: Iterable[Entry], limit_tokens: int, count: Callable[[str], int]) -> str:
+    """Return the person's messages among `replaced`, oldest first; beyond the limit older ones are cut, then counted.
+
+    Every message is kept in some form as long as a line of each fits; the newest is kept whole before all others.
+    """
+    texts = [t for e in replaced if (t := _said(e))]
+    if not texts or limit_tokens <= 0:
+        return ""
+    kept: list[str] = []
+    left = limit_tokens
+    for i, text in enumerate(reversed(texts)):
+        reserve = min(left // 4, 30 * (len(texts) - i - 1))
+        room = max(0, left - reserve)
+        shown = text if count(text) <= room else _shortened(text, room, count)
+        if not shown:
+            break
+        kept.append(shown)
+        left -= count(shown) + 4
+    lines = [f"- {t}" for t in reversed(kept)]
+    if len(kept) < len(texts):
+        lines.insert(0, OMITTED.format(count=len(texts) - len(kept)))
+    return "\n".join(lines)
+
+
+def _said(entry: Entry) -> str:
+    if isinstance(entry.body, UserMessage):
+        return joined_text(entry.body.blocks[:1]).strip()
+    if isinstance(entry.body, Steering) and entry.body.by == "person":
+        return entry.body.text.strip()
+    return ""
+
+
+def _shortened(text: str, room_tokens: int, count: Callable[[str], int]) -> str:
+    if room_tokens < 12:
+        return ""
+    size = max(20, len(text) * room_tokens // max(1, count(text)) - len(CUT_MARK))
+    head = size * 2 // 3
+    return text[:head].rstrip() + CUT_MARK + text[len(text) - (size - head) :].lstrip()
+
+
+def shown_again(replaced: Sequence[Entry], kept: Iterable[Entry], style: NoteStyle, count: Callable[[str], int]) -> str:
+    """Return the newest reads and inspections among `replaced`, each once, as the model saw them (CC-C4).
+
+    What the kept part shows already is left out. Each is cut to the style's allowance, with a pointer to the rest.
+    """
+    seen = {key for e in kept if (key := _key(e))}
+    out: list[str] = []
+    for entry in reversed(replaced):
+        key = _key(entry)
+        if not key or key in seen or len(out) >= style.reattach:
+            continue
+        seen.add(key)
+        body = entry.body
+        assert isinstance(body, ToolResult)
+        text = joined_text(body.content)
+        if count(text) > style.reattach_tokens:
+            size = len(text) * style.reattach_tokens // max(1, count(text))
+            text = f"{text[:size].rstrip()}\n[… the rest: `recall` {entry.id} …]"
+        out.append(f"{key}:\n{text}")
+    return "\n\n".join(reversed(out))
+
+
+def _key(entry: Entry) -> str:
+    body = entry.body
+    if not isinstance(body, ToolResult) or body.status != "ok" or body.name not in ("read", "inspect"):
+        return ""
+    path = body.meta.get("path")
+    if isinstance(path, str):
+        return f"file {path}"
+    key = str(body.meta.get("key", ""))
+    return f"variables {key.removeprefix('inspect:')}" if key.startswith("inspect:") else ""
+
+
+def last_note(path: Iterable[Entry]) -> str:
+    """Return the text of the last compaction's note on `path`, empty when there is none."""
+    notes = [e.body.note for e in path if isinstance(e.body, Compaction)]
+    return notes[-1] if notes else ""

@@ -1,0 +1,49 @@
+"""pi: after Pi (earendil-works/pi, 1.6, 2026). The baseline: everything is sent; near the limit one summary (PI-C1).
+
+Modelled: trigger at the window less 16,384, the newest 20,000 tokens kept, a cut inside a turn when it must be, six
+sections, a computed list of files, the transcript as text with results cut at 2,000 characters, nothing appended on
+failure. Left out: branch summaries, extension hooks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nbagent.context.moves import cut_keeping, tokens_before
+from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation, in_window
+
+DEFAULT: Numbers = {
+    "threshold": 0.0,  # share of the window; 0: the window less the reserve
+    "reserve_tokens": 16_384,  # Pi's default reserve for the reply
+    "keep_tokens": 20_000,  # Pi's keepRecentTokens
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PiPolicy:
+    """No budget until the limit, then one summary."""
+
+    numbers: Numbers
+    name: str = "pi"
+
+    def plan(self, situation: Situation) -> Plan:
+        """Propose a compaction when the context is strictly above the limit."""
+        limit = situation.window - in_window(self.numbers["reserve_tokens"], situation.window)
+        if self.numbers["threshold"]:
+            limit = int(self.numbers["threshold"] * situation.window)
+        if situation.moment.reason == "before_call" and situation.used_tokens <= limit:
+            return ()
+        first_kept = cut_keeping(situation, in_window(self.numbers["keep_tokens"], situation.window))
+        if tokens_before(situation, first_kept) <= 0:
+            return ()
+        style = NoteStyle(
+            template="pi", users_tokens=0, appendix_tokens=600, reattach=0, serialised=True, reject_above=1.0,
+            last_resort="",
+        )  # fmt: skip
+        return (Compact(first_kept=first_kept, reason="the window is nearly full", style=style),)
+
+
+KIND = PolicyKind(
+    name="pi", make=PiPolicy, default=DEFAULT,
+    summary="sends everything; at the window less 16,384 tokens one summary, the newest 20,000 tokens kept",
+)  # fmt: skip

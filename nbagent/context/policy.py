@@ -1,0 +1,174 @@
+"""Policy: how context is managed. A policy looks at a Situation and proposes a Plan; it never edits the journal.
+
+A policy is a small file of choices and constants over the shared moves (`moves.py`). Its numbers have a
+default (the newest source) and may have a `seed` (the first published ones); a person changes one by
+`%context set KEY=VALUE`. Absolute numbers are min(absolute, its share of a 200,000-token window), so that a
+lesson in a small window shows the same things.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from nbagent.core.budget import Budget
+from nbagent.core.entries import Entry
+from nbagent.core.errors import PolicyError
+from nbagent.core.view import View
+
+REFERENCE_WINDOW = 200_000
+Reason: TypeAlias = Literal["before_call", "manual", "overflow"]
+Numbers: TypeAlias = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When a policy is asked. `idle_s` is the time since the last model call, None before any; `now` is UTC.
+
+    `mid_turn` says that a turn is open: a step of it has been taken and its results are in.
+    """
+
+    now: float = 0.0
+    idle_s: float | None = None
+    reason: Reason = "before_call"
+    mid_turn: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What a policy sees. `tokens[i]` is the estimated size of `view.pieces[i]`, `used_tokens` the whole request's.
+
+    `fixed_tokens` (system text, tools) cannot be reduced by any move. `binds_thinking`: the model checks the
+    prefix of its thinking. `sent` are the entries that a request has held already: what was not yet sent can be
+    cut without moving the prefix.
+    """
+
+    path: Sequence[Entry]
+    view: View
+    tokens: Sequence[int]
+    used_tokens: int
+    fixed_tokens: int
+    budget: Budget
+    moment: Moment = Moment()
+    binds_thinking: bool = False
+    sent: frozenset[str] = frozenset()
+
+    @property
+    def window(self) -> int:
+        """The working window, tokens."""
+        return self.budget.window_tokens
+
+    @property
+    def share(self) -> float:
+        """How full the window is; above 1 when it does not fit."""
+        return self.used_tokens / max(1, self.window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteStyle:
+    """How a compaction's note is made.
+
+    `template` names the sections asked for (`handoff.TEMPLATES`). `users_tokens` is how much of the person's own
+    messages is kept word for word, newest first; 0 keeps none. `appendix_tokens` bounds the machine-made list of
+    what must not get lost; 0 leaves it out. `reattach` is how many recently read files and variables are shown
+    again, `reattach_tokens` each. `probe` asks the model once more what is missing. `serialised` sends the
+    transcript as text instead of going on in the conversation. `reject_above` is the largest new size, as a
+    share of the old. `last_resort` goes on without a model when it fails: "extract" (the machine's note),
+    "drop" (the oldest fifth is dropped), "" (nothing changes).
+    """
+
+    template: str = "handoff"
+    users_tokens: int = 20_000
+    appendix_tokens: int = 4_000
+    reattach: int = 5
+    reattach_tokens: int = 2_000
+    probe: bool = False
+    serialised: bool = False
+    reject_above: float = 0.9
+    last_resort: str = "extract"
+    reply_tokens: int = 8_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prune:
+    """Replace tool results: entry id -> the text that stands in."""
+
+    placeholders: Mapping[str, str]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compact:
+    """Replace everything before `first_kept` (None: everything) by a note."""
+
+    first_kept: str | None
+    reason: str
+    style: NoteStyle = field(default_factory=NoteStyle)
+
+
+Move: TypeAlias = Prune | Compact
+Plan: TypeAlias = tuple[Move, ...]
+
+
+class Policy(Protocol):
+    """One way to manage context."""
+
+    @property
+    def name(self) -> str:
+        """The name a person types."""
+        ...
+
+    @property
+    def numbers(self) -> Numbers:
+        """The numbers in force."""
+        ...
+
+    def plan(self, situation: Situation) -> Plan:
+        """Propose moves; an empty plan changes nothing. Pure: same situation, same plan."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyKind:
+    """An entry of the registry: how a policy is made from its numbers. `summary` is a line for people."""
+
+    name: str
+    make: Callable[[Numbers], Policy]
+    default: Numbers
+    seed: Numbers = field(default_factory=dict)
+    summary: str = ""
+
+
+def in_window(absolute: float, window_tokens: int) -> int:
+    """Return an absolute number of tokens, scaled down in windows smaller than the one it was chosen for.
+
+    >>> in_window(20_000, 200_000), in_window(20_000, 1_000_000), in_window(20_000, 20_000)
+    (20000, 20000, 2000)
+    """
+    return int(min(absolute, absolute * window_tokens / REFERENCE_WINDOW))
+
+
+def make_policy(kinds: Mapping[str, PolicyKind], name: str, changes: Numbers | None = None) -> Policy:
+    """Return the policy `name` or `name@seed`, with `changes` to its numbers.
+
+    Raises:
+        PolicyError: no such policy, preset or number; with the nearest.
+    """
+    base, _, preset = name.partition("@")
+    kind = kinds.get(base)
+    if kind is None:
+        near = difflib.get_close_matches(base, kinds, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise PolicyError(f"unknown policy {base!r}; {hint}the policies are: {', '.join(kinds)}")
+    if preset not in ("", "seed"):
+        raise PolicyError(f"policy {base!r} has no preset {preset!r}; there is {base}@seed")
+    numbers = {**kind.default, **(kind.seed if preset else {})}
+    for key, value in (changes or {}).items():
+        if key not in numbers:
+            near = difflib.get_close_matches(key, numbers, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise PolicyError(f"policy {base!r} has no number {key!r}; {hint}it has: {', '.join(numbers)}")
+        numbers[key] = value
+    return kind.make(numbers)

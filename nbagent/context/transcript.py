@@ -1,0 +1,43 @@
+"""A view as text, for a request that shows the conversation as material instead of going on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nbagent.core.messages import Block, Message, canonical, is_thinking
+from nbagent.core.view import View
+
+RESULT_CHARS = 2_000  # pi and OpenCode: more of a result does not go into a summary request
+
+
+def serialised(view: View, *, drop_share: float = 0.0) -> str:
+    """Return the conversation as labelled text, without thinking, each result cut; the oldest share is left out."""
+    parts = message_texts(view.messages)
+    drop = int(len(parts) * min(1.0, max(0.0, drop_share)))
+    note = [f"[{drop} earlier messages left out]"] if drop else []
+    return "\n\n".join([*note, *parts[drop:]])
+
+
+def message_texts(messages: Sequence[Message]) -> list[str]:
+    """Return each message as labelled text; those without any are left out."""
+    return [f"[{m.role}]\n{text}" for m in messages if (text := _text(m.blocks))]
+
+
+def _text(blocks: Sequence[Block]) -> str:
+    return "\n".join(t for b in blocks if (t := _block(b)))
+
+
+def _block(block: Block) -> str:
+    kind = block.get("type")
+    if is_thinking(block):
+        return ""
+    if kind == "text":
+        return str(block.get("text", ""))
+    if kind == "tool_use":
+        return f"(calls {block.get('name')}: {canonical(block.get('input'))})"
+    if kind == "tool_result":
+        inner = block.get("content")
+        text = inner if isinstance(inner, str) else "\n".join(_block(b) for b in inner or ())
+        more = len(text) - RESULT_CHARS
+        return f"(result: {text[:RESULT_CHARS]} [{more:,} more characters])" if more > 0 else f"(result: {text})"
+    return f"({kind})"

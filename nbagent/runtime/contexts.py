@@ -1,0 +1,159 @@
+"""From settings to context management: which policy, the engine of a turn, compaction by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+from typing import Any
+
+from nbagent.context.engine import Engine
+from nbagent.context.loss import LossReport, loss_report
+from nbagent.context.moves import cut_keeping, tokens_before
+from nbagent.context.policies import BUILT_IN
+from nbagent.context.policy import Compact, Numbers, Policy, PolicyKind, Prune, make_policy
+from nbagent.core.budget import Budget
+from nbagent.core.effects import Append, Effect
+from nbagent.core.entries import Compaction, Entry, Pruning, Restore, TurnStart
+from nbagent.core.errors import UsageProblem
+from nbagent.core.messages import Message, Prefix, Request
+from nbagent.core.view import View, ViewFold, build_view
+from nbagent.models.registry import NamedModel
+
+ENTRY_POINTS = "nbagent.policies"
+
+
+def known_policies() -> Mapping[str, PolicyKind]:
+    """Return the policies by name: the built-in ones, then those that installed packages register.
+
+    A package registers a `PolicyKind` under the entry point group `nbagent.policies`; one that cannot be loaded
+    is left out, and asking for it says why.
+    """
+    found = dict(BUILT_IN)
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            kind = point.load()
+        except Exception:  # noqa: BLE001  somebody else's package; asking for the policy by name names it as unknown
+            continue
+        if isinstance(kind, PolicyKind):
+            found.setdefault(point.name, kind)
+    return found
+
+
+def choose_policy(name: str, numbers: Numbers, threshold: float | None) -> Policy:
+    """Return the policy `name` (or `name@seed`) with the person's numbers.
+
+    Numbers that this policy does not have are left out when the policy was changed after they were set.
+
+    Raises:
+        PolicyError: no such policy or preset.
+    """
+    kinds = known_policies()
+    kind = kinds.get(name.partition("@")[0])
+    changes = {k: v for k, v in numbers.items() if kind is not None and k in kind.default}
+    if threshold is not None and kind is not None and "threshold" in kind.default:
+        changes.setdefault("threshold", threshold)
+    return make_policy(kinds, name, changes)
+
+
+def check_number(name: str, key: str) -> None:
+    """Refuse a number that the policy `name` does not have.
+
+    Raises:
+        PolicyError: with the numbers it has.
+    """
+    make_policy(known_policies(), name, {key: 0.0})
+
+
+def prefix_in_force(path: Sequence[Entry], view: View) -> str:
+    """Return the digest of the prefix: that of the root, or the one made at the last compaction still in force."""
+    cancelled = {e.body.cancels for e in path if isinstance(e.body, Restore)}
+    for entry in reversed(path):
+        body = entry.body
+        if isinstance(body, Compaction) and entry.id not in cancelled and body.details.get("prefix"):
+            return str(body.details["prefix"])
+    first = next((e.body.prefix for e in path if isinstance(e.body, TurnStart)), "")
+    return first or (view.turn.prefix if view.turn else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionResult:
+    """What a compaction did or would do. `handoff` is the note as the model wrote it, `loss` what it costs."""
+
+    applied: bool
+    reason: str
+    before_tokens: int
+    after_tokens: int
+    handoff: str
+    note: str
+    policy: str
+    loss: LossReport | None = None
+
+
+def compact_by_hand(fold: ViewFold, engine: Engine) -> Generator[Effect, Any, CompactionResult]:
+    """Compact now, whatever the threshold: what the policy would do when asked, else its note over the older part."""
+    before_view, path = fold.view(), list(fold.path)
+    before = engine.estimate(before_view)
+    situation = yield from engine.situation(fold, "manual")
+    plan = engine.policy.plan(situation)
+    for proposed in plan:
+        if isinstance(proposed, Prune):
+            fold.add((yield Append(body=Pruning(placeholders=proposed.placeholders, reason=proposed.reason))))
+    move = next((m for m in plan if isinstance(m, Compact)), None) or _fallback(situation)
+    if move is None:
+        return _nothing(engine, before, "there is nothing to compact yet")
+    outcome = yield from engine.compact(fold, replace(move, reason="asked for"), "manual")
+    if outcome != "applied":
+        return _nothing(engine, before, outcome)
+    body = fold.path[-1].body
+    assert isinstance(body, Compaction)
+    return CompactionResult(
+        applied=True, reason="asked for", before_tokens=before, after_tokens=engine.estimate(fold.view()),
+        handoff=str(body.details.get("handoff", "")), note=body.note, policy=engine.policy.name,
+        loss=loss_report(path, before_view, fold.view()),
+    )  # fmt: skip
+
+
+def _fallback(situation: Any) -> Compact | None:
+    first_kept = cut_keeping(situation, (situation.used_tokens - situation.fixed_tokens) // 4)
+    return Compact(first_kept=first_kept, reason="asked for") if tokens_before(situation, first_kept) > 0 else None
+
+
+def _nothing(engine: Engine, before: int, why: str) -> CompactionResult:
+    return CompactionResult(
+        applied=False, reason=why, before_tokens=before, after_tokens=before, handoff="", note="",
+        policy=engine.policy.name,
+    )  # fmt: skip
+
+
+def last_compaction(path: Sequence[Entry]) -> Entry:
+    """Return the compaction in force.
+
+    Raises:
+        UsageProblem: there is none.
+    """
+    view = build_view(path)
+    found = next((e for e in path if e.id == view.compaction), None)
+    if found is None:
+        raise UsageProblem("there is no compaction to take back; `%context compact` makes one")
+    return found
+
+
+def make_engine(
+    *, named: NamedModel, policy: Policy, prefix: Prefix, budget: Budget, options: Mapping[str, Any], meter: Any,
+    predict: Callable[[View], int], price: Callable[[str, Any], float], fresh_prefix: Callable[[], str],
+    focus: str = "", edited: str | None = None,
+) -> Engine:  # fmt: skip
+    """Return the engine that manages the context of one turn, or of one compaction by hand."""
+
+    def make_request(messages: Sequence[Message], max_tokens: int) -> Request:
+        marks = tuple(i for i in (len(messages) - 3, len(messages) - 1) if i >= 0)
+        return Request(
+            model=named.name, max_tokens=max_tokens, prefix=prefix, messages=tuple(messages), options=options,
+            breakpoints=marks,
+        )  # fmt: skip
+
+    return Engine(
+        policy=policy, meter=meter, prefix=prefix, budget=budget, make_request=make_request, predict=predict,
+        price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix, focus=focus, edited=edited,
+    )  # fmt: skip
