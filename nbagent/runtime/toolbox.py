@@ -15,6 +15,8 @@ from nbagent.tools.output import cap_text, clean_text
 from nbagent.tools.registry import validate_input
 from nbagent.tools.tool import Artifact, Tool, ToolContext, ToolOutput
 
+NOT_ALLOWED = "the recorded code was not allowed to run; its recorded results are shown"
+
 
 class Tape(Protocol):
     """A recording that is played: it holds what each call brought."""
@@ -32,7 +34,7 @@ class Tape(Protocol):
 class Toolbox:
     """The tools of one turn. `context` makes what a call may use.
 
-    `tape` is set in replay, and `consent` is asked before code of a recording runs.
+    `tape` is set in replay, and `consent` is asked before code of a recording runs, until it says no.
     `partials` holds what stopped code had printed, by call id.
     """
 
@@ -82,7 +84,14 @@ class Toolbox:
 
     async def _may_run(self, call: ToolCall) -> bool:
         tool = self.tools.get(call.name)
-        return tool is None or tool.spec.access == "read" or self.consent is None or await self.consent()
+        if tool is None or tool.spec.access == "read" or self.consent is None:
+            return True
+        if NOT_ALLOWED in self.problems:
+            return False
+        if await self.consent():
+            return True
+        self.problems.append(NOT_ALLOWED)
+        return False
 
     async def _run(self, call: ToolCall) -> ToolResult:
         tool = self.tools.get(call.name)

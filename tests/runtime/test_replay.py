@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nbagent.core.effects import Notice
 from nbagent.core.entries import Steering, ToolResult
 from nbagent.core.errors import CassetteMiss, JournalUnwritable
 from nbagent.models.cassette import Cassette, load
@@ -216,6 +217,25 @@ def test_code_runs_only_with_consent_and_the_recorded_result_is_used_either_way(
     assert lab.kernel.ran == []
     assert asked == [1]
     assert done.output.text == "done"
+    assert same_requests(lab)
+
+
+def test_code_that_was_not_allowed_is_told_once_and_not_asked_for_again(lab: Lab) -> None:
+    made = record(lab, [[python("x = 1")], [python("y = 2")], says("done"), [python("z = 3")], says("more")], "one", "two")
+    answers = [False, True]
+
+    async def answer() -> bool:
+        return answers.pop(0)
+
+    lab.consent = answer
+    lab.replay(made)
+    done = lab.send("one", "A")
+    line = "the recorded code was not allowed to run; its recorded results are shown"
+    assert done.notices == (line,)
+    assert [e.text for e in lab.events if isinstance(e, Notice)] == [line]
+    assert (done.output.outcome, done.output.text, answers) == ("completed", "done", [True])
+    assert lab.send("two", "B").notices == ()
+    assert lab.kernel.ran == ["z = 3"]  # the next turn asks anew
     assert same_requests(lab)
 
 
