@@ -24,6 +24,7 @@ class Meter:
         self._pieces: dict[tuple[str, str], tuple[Piece, Mapping[str, int]]] = {}
         self._prefixes: dict[int, tuple[Prefix, Mapping[str, int]]] = {}
         self._summed: tuple[tuple[Piece, ...], Mapping[str, int]] = ((), {})
+        self._sized: tuple[tuple[Piece, ...], list[int]] = ((), [])
 
     def text(self, text: str) -> int:
         """Return the estimated tokens of `text`."""
@@ -59,6 +60,15 @@ class Meter:
                 rows[category] = rows.get(category, 0) + tokens
         self._pieces[key] = (piece, rows)
         return rows
+
+    def sizes(self, pieces: tuple[Piece, ...]) -> list[int]:
+        """Return the estimated tokens of each of `pieces`; those that the last list began with are not looked up."""
+        known, before = self._sized
+        if pieces[: len(known)] != known:
+            known, before = (), []
+        sizes = before + [sum(self.piece(p).values()) for p in pieces[len(known) :]]
+        self._sized = (pieces, sizes)
+        return sizes
 
     def view(self, view: View, prefix: Prefix) -> dict[str, int]:
         """Return category -> estimated tokens of the whole request."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nbagent.core.entries import Entry, LeafMoved, TurnEnd, TurnStart
 from nbagent.core.errors import BrokenPath
@@ -101,23 +101,28 @@ class SessionTree:
         resumed turn adds after its end still belongs to it.
         """
         on_path = {e.id for e in self._path}
-        nodes: dict[str, TurnNode] = {}
-        owner: dict[str, str] = {}
+        starts: dict[str, tuple[Entry, TurnStart]] = {}
+        ends: dict[str, TurnEnd] = {}
+        last: dict[str, str] = {}
+        owner: dict[str | None, str] = {}
         for entry in self._by_id.values():
             body = entry.body
             if isinstance(body, TurnStart):
-                owner[entry.id] = body.turn
-                nodes[body.turn] = TurnNode(
-                    turn=body.turn, start=entry, body=body, end=None, last=entry.id, current=entry.id in on_path
-                )
+                turn = body.turn
+                starts[turn] = entry, body
+                ends.pop(turn, None)
+            elif entry.parent not in owner or isinstance(body, LeafMoved):
                 continue
-            turn = owner.get(entry.parent) if entry.parent is not None else None
-            if turn is None or isinstance(body, LeafMoved):
-                continue
+            else:
+                turn = owner[entry.parent]
+                if isinstance(body, TurnEnd):
+                    ends[turn] = body
             owner[entry.id] = turn
-            node = nodes[turn]
-            nodes[turn] = replace(node, last=entry.id, end=body if isinstance(body, TurnEnd) else node.end)
-        return tuple(nodes.values())
+            last[turn] = entry.id
+        return tuple(
+            TurnNode(turn=t, start=e, body=b, end=ends.get(t), last=last[t], current=e.id in on_path)
+            for t, (e, b) in starts.items()
+        )
 
     def turns_on_path(self) -> tuple[TurnNode, ...]:
         """Return the turns of the current path, oldest first."""
