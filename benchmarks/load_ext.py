@@ -1,0 +1,81 @@
+"""What `%load_ext nbagent` costs beside importing IPython in the same process, and what it imports.
+
+    python benchmarks/load_ext.py [--rounds N]
+
+Fresh processes. Two settings: a plain shell (IPython alone), and a kernel's process (ipykernel imported before,
+as it always is in a notebook, which brings asyncio and ssl). Needed: at most 0.2 of the import of IPython, and
+neither the SDK nor SQLite, widgets or numpy, unless IPython or the kernel imported it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+from measuring import median, run_client, table, verdict
+
+GOAL = 0.2
+HEAVY = (
+    "anthropic",
+    "httpx",
+    "httpx2",
+    "sqlite3",
+    "ipywidgets",
+    "anywidget",
+    "numpy",
+    "pandas",
+    "tiktoken",
+    "pydantic",
+)
+
+
+def measure(setting: str) -> dict[str, object]:
+    """Load the extension and return CPU ms of both, with what was imported; called in a fresh process."""
+    began = time.process_time()
+    from IPython.core.interactiveshell import InteractiveShell
+
+    ipython_s = time.process_time() - began
+    if setting == "kernel":
+        import ipykernel.ipkernel  # noqa: F401
+    shell = InteractiveShell.instance()
+    before = set(sys.modules)
+    began = time.process_time()
+    shell.run_line_magic("load_ext", "nbagent")
+    load_s = time.process_time() - began
+    new = {name.partition(".")[0] for name in set(sys.modules) - before}
+    count = sum(1 for m in sys.modules if m.partition(".")[0] == "nbagent")
+    return {
+        "ipython_ms": ipython_s * 1000, "load_ms": load_s * 1000, "heavy": sorted(new & set(HEAVY)), "modules": count
+    }  # fmt: skip
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--rounds", type=int, default=5)
+    rounds = options.parse_args().rounds
+    found: dict[str, list[dict[str, object]]] = {"plain": [], "kernel": []}
+    for _ in range(rounds):
+        for setting, rows in found.items():
+            rows.append(run_client("load_ext.py", "--client", setting))
+    lines = [
+        ["process", "import IPython, CPU ms", "%load_ext nbagent, CPU ms", "ratio", "heavy modules", "own modules"]
+    ]
+    ratios = []
+    for setting, rows in found.items():
+        ipython, load = (median([float(str(r[k])) for r in rows]) for k in ("ipython_ms", "load_ms"))
+        ratios.append(load / ipython)
+        heavy = ", ".join(map(str, rows[0]["heavy"])) if isinstance(rows[0]["heavy"], list) else ""
+        lines.append(
+            [setting, f"{ipython:.0f}", f"{load:.0f}", f"{ratios[-1]:.2f}", heavy or "none", str(rows[0]["modules"])]
+        )
+    print(table(lines))
+    print(f"\nneeded at most {GOAL:g}: {verdict(max(ratios), GOAL)}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--client"]:
+        print(json.dumps(measure(sys.argv[2])))
+    else:
+        main()
