@@ -265,7 +265,7 @@ class Engine:
     def _ask(self, view: View, text: str, move: Compact, dropped: float) -> Request | None:
         """Return the request for a note: the conversation goes on with `text`, or is sent as a transcript."""
         room = min(move.style.reply_tokens, self.budget.max_output_tokens)
-        limit = self.budget.window_tokens - room - self.fixed_tokens()
+        limit = self.budget.window_tokens - min(room, self.budget.window_tokens // 8) - self.fixed_tokens()
         size = self.estimate(view) - self.fixed_tokens()
         if not move.style.serialised and not dropped and size + self.meter.text(text) <= limit:
             return self.make_request(_with_question(view.messages, text), room)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbagent.core.effects import Notice, StepBegan, TextDelta, ThinkingDelta, ToolEnded, TurnBegan, TurnEvent
 from nbagent.core.errors import Diagnostic, TurnFailed, UsageProblem
@@ -21,6 +21,7 @@ from nbagent.notebook.shell import ShellKernel
 from nbagent.runtime.doors import CellRun, Settings, load_settings, model_is_ready
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
+from nbagent.runtime.preview import preview_turn
 from nbagent.runtime.recording import Recorder
 from nbagent.runtime.session import Session
 from nbagent.tools.tool import SeenCell
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 CONSENT = "This recording runs code in your kernel (it is shown above). Run it? [y]es, [n]o: "
 KEPT_TURNS = 20
+T = TypeVar("T")
 PENDING = "Stop: waiting for native code to end …"
 WOULD_ALLOW = "To allow it: "  # approvals.refused_line begins its last line so
 NOT_BEGUN = "Stopped before the turn began; nothing was sent."
@@ -62,6 +64,7 @@ class NotebookAgent:
         self.kernel_id = os.urandom(4).hex()
         self.consented = False
         self.chosen: dict[str, Any] = {}
+        self.numbers: dict[str, float] = {}
         self._events: dict[str, list[TurnEvent]] = {}
         self._configured = configured
         self._session: Session | None = None
@@ -102,6 +105,7 @@ class NotebookAgent:
             self.problems.extend(self._session.opened.diagnostics)
         else:
             self._session.reconfigure(settings)
+        self._session.runner.numbers = self.numbers
         return self._session
 
     @property
@@ -300,10 +304,27 @@ class NotebookAgent:
 
         async def body(jobs: Jobs) -> Request:
             ports = self._ports(session, jobs, _silent, site, cells)
-            return await session.preview(ask.prompt, cell, ask.options, ports)
+            return await preview_turn(session, ask.prompt, cell, ask.options, ports)
 
         request: Request = host_sync(self.engine, body)
         return request
+
+
+    def beside(self, work: Callable[[TurnPorts], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` in the running cell: something that calls the model and is no turn."""
+        site = self.tracker.claim()
+        session = self.session()
+
+        async def body(jobs: Jobs) -> T:
+            if not self._running.acquire(blocking=False):
+                raise UsageProblem("a turn is running already in this kernel; wait for it or stop it")
+            try:
+                return await work(self._ports(session, jobs, _silent, site, ()))
+            finally:
+                self._running.release()
+
+        result: T = host_sync(self.engine, body)
+        return result
 
 
 def _silent(event: Any) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any
 
 from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import Said, Words, only_word
-from nbagent.notebook.options import split_line
+from nbagent.notebook.compaction_report import CompactionReport
+from nbagent.notebook.options import OneLineParser, split_line
 from nbagent.notebook.report import ContextReport, RequestReport, RequestSegment
+from nbagent.runtime.compacting import compact, note_in_force, replace_note, set_pin, undo
+from nbagent.runtime.contexts import check_number, known_policies
 from nbagent.runtime.doors import request_as_sent
 from nbagent.runtime.ports import TurnOptions
 
@@ -30,17 +34,16 @@ def context_report(agent: NotebookAgent) -> ContextReport:
     """Return what the next request would hold."""
     session = agent.session()
     held = session.occupancy()
-    turns = session.tree.turns_on_path()
     return ContextReport(
-        model=session.model_name or (turns[-1].body.model if turns else session.settings.model),
-        policy=session.settings.policy, window_tokens=held.budget.window_tokens,
-        threshold_tokens=held.budget.threshold_tokens, used_tokens=held.used_tokens,
+        model=session.current_model(), policy=session.settings.policy, window_tokens=held.budget.window_tokens,
+        threshold_tokens=round(held.budget.threshold_share * held.budget.window_tokens), used_tokens=held.used_tokens,
         level=held.budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
         cache_hit_rate=held.cache_hit_rate, cost_usd=held.cost_usd, estimated=held.estimated,
     )  # fmt: skip
 
 
 def _show(agent: NotebookAgent, words: Words, ask: Ask | None) -> RequestReport:
+    """The exact request that the next turn would send: [--json]."""
     if rest := [w for w in words if w != "--json"]:
         raise UsageProblem(f"%context show takes --json only, not {rest[0]!r}")
     request = agent.preview(ask or Ask(prompt="", options=TurnOptions()))
@@ -52,7 +55,7 @@ def _show(agent: NotebookAgent, words: Words, ask: Ask | None) -> RequestReport:
 
 
 def _segments(agent: NotebookAgent, request: Request) -> list[RequestSegment]:
-    meter = agent.session().runner.gauge.meter(agent.session().model().facts.family)
+    meter = agent.session().runner.gauge.meter(agent.session().facts_of(request.model).family)
     prefix = request.prefix
     tools = "\n".join(str(t["name"]) for t in prefix.tools)
     out = [RequestSegment(name="tools", tokens=sum(meter.tool(t) for t in prefix.tools), first_lines=tools)]
@@ -88,33 +91,133 @@ def _head(text: str, most_lines: int = 6, most_chars: int = 600) -> str:
 
 
 def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Show the policies, or choose one: NAME or NAME@seed."""
+    session = agent.session()
     if words:
         name = only_word(words, "%context policy NAME")
-        agent.session().runner.policy(TurnOptions(policy=name))
+        session.runner.policy(TurnOptions(policy=name))
         agent.chosen["policy"] = name
-    return Said(f"policy {agent.session().settings.policy}")
+        session = agent.session()
+        return Said(f"policy {session.settings.policy}: {_numbers(agent)}")
+    here = session.settings.policy.partition("@")[0]
+    lines = [f"{'→' if name == here else ' '} {name:<12} {kind.summary}" for name, kind in known_policies().items()]
+    return Said("\n".join(lines))
+
+
+def _numbers(agent: NotebookAgent) -> str:
+    session = agent.session()
+    policy = session.runner.policy_of(session.settings.policy)
+    return " ".join(f"{key}={value:g}" for key, value in policy.numbers.items()) or "no numbers"
 
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
-    keys = {"window": "window_tokens", "threshold": "threshold"}
+    """Change numbers of the policy: KEY=VALUE; window=TOKENS; shows the effective values."""
+    name = agent.session().settings.policy
     for word in words:
         key, _, value = word.partition("=")
-        if key not in keys or not value:
-            raise UsageProblem(f"%context set takes KEY=VALUE with KEY one of {', '.join(keys)}, not {word!r}")
-        agent.chosen[keys[key]] = _number(key, value)
+        if key == "policy" and value:
+            _policy(agent, [value], None)
+        elif key == "window" and value:
+            agent.chosen["window_tokens"] = int(_number(key, value))
+        elif value:
+            check_number(name, key)
+            agent.numbers[key] = _number(key, value)
+        else:
+            raise UsageProblem(f"%context set takes KEY=VALUE, not {word!r}; the numbers are: {_numbers(agent)}")
     session = agent.session()
     budget = session.runner.budget(session.model().facts)
-    threshold = f"threshold={budget.threshold_share:g} ({budget.threshold_tokens:,} tokens)"
-    return Said(f"window={budget.window_tokens:,} {threshold}")
+    return Said(f"window={budget.window_tokens:,} policy={session.settings.policy} {_numbers(agent)}")
 
 
 def _number(key: str, value: str) -> float:
     try:
-        return float(value) if key == "threshold" else int(value.replace("_", "").replace(",", ""))
+        number = float(value.replace("_", "").replace(",", ""))
     except ValueError as error:
         raise UsageProblem(f"%context set {key}={value}: {value!r} is not a number") from error
+    if not 0 <= number < 1e9:
+        raise UsageProblem(f"%context set {key}={value}: it must be at least 0 and below a billion")
+    return number
+
+
+def _compact(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompactionReport:
+    """Replace older turns by a hand-off note now: [--focus TEXT] [--dry-run]."""
+    parser = OneLineParser(prog="%context compact", add_help=False, allow_abbrev=False)
+    parser.add_argument("--focus", default="", nargs="+")
+    parser.add_argument("--dry-run", action="store_true")
+    parsed = parser.parse_args(list(words))
+    focus = parsed.focus if isinstance(parsed.focus, str) else " ".join(parsed.focus)
+    return _compacted(agent, focus=focus, dry_run=parsed.dry_run)
+
+
+def _compacted(
+    agent: NotebookAgent, *, focus: str = "", edited: str | None = None, dry_run: bool = False
+) -> CompactionReport:
+    began = monotonic()
+    result = agent.beside(lambda ports: compact(agent.session(), ports, focus=focus, edited=edited, dry_run=dry_run))
+    loss = result.loss
+    return CompactionReport(
+        applied=result.applied, reason=result.reason, before_tokens=result.before_tokens,
+        after_tokens=result.after_tokens, handoff=result.handoff, policy=result.policy, dry_run=dry_run and bool(loss),
+        verbatim=loss.verbatim if loss else (), reachable=loss.reachable if loss else (),
+        lost=loss.lost if loss else (), duration_s=monotonic() - began,
+    )  # fmt: skip
+
+
+def _undo(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Take the last compaction back; later turns stay."""
+    if words:
+        raise UsageProblem("%context undo takes no words; it takes the last compaction back")
+    undo(agent.session())
+    held = agent.session().occupancy()
+    return Said(
+        f"The compaction is taken back: the context holds {held.used_tokens:,} tokens again. Nothing is compacted by "
+        "itself until you compact, or until the window is nearly full."
+    )
+
+
+def _note(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Show the hand-off note in force; --edit offers it as a cell to change."""
+    if rest := [w for w in words if w != "--edit"]:
+        raise UsageProblem(f"%context note takes --edit only, not {rest[0]!r}")
+    text = note_in_force(agent.session())
+    if not words:
+        return Said(text or "There is no hand-off note: nothing was compacted yet.")
+    agent.shell.set_next_input(f"%%context note\n{text}", replace=False)
+    return Said("The note is offered as the next cell; change it and run the cell to install it.")
+
+
+def note_cell(agent: NotebookAgent, text: str) -> Any:
+    """Install an edited note: it replaces the one in force, else the conversation is compacted with it.
+
+    Raises:
+        UsageProblem: the note is empty.
+    """
+    if not text.strip():
+        raise UsageProblem("the note is empty; write what the agent has to know below the %%context note line")
+    session = agent.session()
+    if note_in_force(session):
+        replace_note(session, text.strip())
+        return Said("The note was replaced.")
+    return _compacted(agent, edited=text.strip())
+
+
+def _pin(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Keep a TURN or a TEXT whatever is compacted."""
+    return Said(set_pin(agent.session(), " ".join(words), remove=False))
+
+
+def _unpin(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Take a pin back."""
+    return Said(set_pin(agent.session(), " ".join(words), remove=True))
+
+
+def _help(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """This list."""
+    first = {name: (fn.__doc__ or "").strip().splitlines()[0] for name, fn in CONTEXT_COMMANDS.items()}
+    return Said("\n".join(f"%context {name:<8} {line}" for name, line in first.items()))
 
 
 CONTEXT_COMMANDS: Mapping[str, Callable[[NotebookAgent, Words, Ask | None], Any]] = {
-    "show": _show, "policy": _policy, "set": _set,
+    "help": _help, "show": _show, "policy": _policy, "set": _set, "compact": _compact, "undo": _undo, "note": _note,
+    "pin": _pin, "unpin": _unpin,
 }  # fmt: skip

@@ -14,7 +14,7 @@ from nbagent.notebook.magics import AgentMagics
 from nbagent.notebook.transform import AgentCellTransform, install, remove
 
 _ATTRIBUTE = "_nbagent_magics"
-MAGICS = {"line": ("agent", "context"), "cell": ("agent",)}
+MAGICS = {"line": ("agent", "context"), "cell": ("agent", "context")}
 
 
 def load(shell: Any) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from traitlets import Enum, Float, Int, Unicode
 
 from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import agent_command, welcome
-from nbagent.notebook.context_commands import context_command
+from nbagent.notebook.context_commands import context_command, note_cell
 from nbagent.notebook.options import MODES, OBSERVED, RERUNS, cell_parser, parse_cell_line, turn_options
 from nbagent.notebook.results import turn_result
 from nbagent.notebook.transform import split_awaitable
@@ -71,10 +71,14 @@ class AgentMagics(Magics):
         return None
 
     @no_var_expand
-    @line_magic
-    def context(self, line: str) -> Any:
-        """What the model has in its context: `%context` shows it, `%context show` the exact request."""
-        return context_command(self.agent_app, line)
+    @line_cell_magic
+    def context(self, line: str, cell: str | None = None) -> Any:
+        """What the model has in its context. `%context` shows it, `%context help` lists the sub-commands."""
+        if cell is None:
+            return context_command(self.agent_app, line)
+        if line.split() != ["note"]:
+            raise UsageProblem("%%context is a cell only as `%%context note`, with the note below it")
+        return note_cell(self.agent_app, cell)
 
     async def _bound(self, running: Coroutine[Any, Any, FinishedTurn], name: str | None) -> None:
         self._bind(await running, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nbagent.core.entries import Entry, Restore, TurnStart
+from nbagent.core.entries import Compaction, Entry, Pin, Restore, TurnStart
 from nbagent.core.errors import UsageProblem
 from nbagent.core.tree import SessionTree
 from nbagent.core.view import ViewFold
@@ -13,6 +13,8 @@ from nbagent.runtime.ports import TurnPorts
 from nbagent.runtime.session import Session
 from nbagent.runtime.turns import TurnRunner
 from nbagent.runtime.writer import NoLog, SessionWriter
+
+MOST_PIN_CHARS = 4_000
 
 
 async def compact(
@@ -65,6 +67,51 @@ def undo(session: Session) -> Entry:
         )
     runner.writer.write(Restore(cancels=found.id))
     return found
+
+
+def note_in_force(session: Session) -> str:
+    """Return the hand-off note of the compaction in force, as the model wrote it; empty when there is none."""
+    path = session.tree.path()
+    current = ViewFold(path).view().compaction
+    body = next((e.body for e in path if e.id == current), None)
+    return str(body.details.get("handoff", "")) if isinstance(body, Compaction) else ""
+
+
+def replace_note(session: Session, text: str) -> None:
+    """Put an edited hand-off note in the place of the one in force; all else of that compaction stays.
+
+    Raises:
+        UsageProblem: there is no compaction.
+    """
+    found = last_compaction(session.tree.path())
+    body = found.body
+    assert isinstance(body, Compaction)
+    old = str(body.details.get("handoff", ""))
+    note = body.note.replace(old, text, 1) if old and old in body.note else f"{text}\n\n{body.note}"
+    session.runner.writer.write(Restore(cancels=found.id))
+    edited = replace(body, note=note, reason="asked for", details={**body.details, "handoff": text, "edited": True})
+    session.runner.writer.write(edited)
+
+
+def set_pin(session: Session, what: str, *, remove: bool) -> str:
+    """Pin (or unpin) a turn by its name, else the text itself; returns a line that says what was done.
+
+    Raises:
+        UsageProblem: nothing is named, there is no such pin, or the text is too long.
+    """
+    if not what.strip():
+        raise UsageProblem("%context pin TURN or %context pin TEXT: say what no policy may drop")
+    pins = ViewFold(session.tree.path()).view().pins
+    node = session.tree.turn(what.strip())
+    pin = Pin(target=node.turn, remove=remove) if node is not None else Pin(text=what.strip(), remove=remove)
+    if remove and not any((p.target, p.text) == (pin.target, pin.text) for p in pins):
+        listed = "; ".join(p.target or p.text for p in pins) or "none"
+        raise UsageProblem(f"{what!r} is not pinned; the pins are: {listed}")
+    if len(pin.text) > MOST_PIN_CHARS:
+        raise UsageProblem(f"the text has {len(pin.text):,} characters; a pin holds at most {MOST_PIN_CHARS:,}")
+    session.runner.writer.write(pin)
+    word = "is no longer pinned" if remove else "is pinned: no compaction drops it"
+    return f"{'Turn ' + node.turn if node else 'The text'} {word}."
 
 
 def _start(session: Session) -> TurnStart:

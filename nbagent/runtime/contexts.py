@@ -11,7 +11,7 @@ from nbagent.context.engine import Engine
 from nbagent.context.loss import LossReport, loss_report
 from nbagent.context.moves import cut_keeping, tokens_before
 from nbagent.context.policies import BUILT_IN
-from nbagent.context.policy import Compact, Numbers, Policy, PolicyKind, Prune, make_policy
+from nbagent.context.policy import Compact, Numbers, Policy, PolicyKind, Prune, in_window, make_policy
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Append, Effect
 from nbagent.core.entries import Compaction, Entry, Pruning, Restore, TurnStart
@@ -54,6 +54,15 @@ def choose_policy(name: str, numbers: Numbers, threshold: float | None) -> Polic
     if threshold is not None and kind is not None and "threshold" in kind.default:
         changes.setdefault("threshold", threshold)
     return make_policy(kinds, name, changes)
+
+
+def threshold_share(policy: Policy, window_tokens: int) -> float:
+    """Return the share of the window at which a policy compacts by itself; 1 for one that never does."""
+    numbers = policy.numbers
+    if numbers.get("threshold"):
+        return float(numbers["threshold"])
+    away = sum(in_window(numbers[k], window_tokens) for k in ("reserve_tokens", "buffer_tokens") if k in numbers)
+    return 1 - away / max(1, window_tokens)
 
 
 def check_number(name: str, key: str) -> None:

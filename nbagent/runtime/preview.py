@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nbagent.core.entries import Body, Entry, Snapshot, TurnStart, UserMessage
 from nbagent.core.messages import Block, Request
-from nbagent.core.view import ViewFold
+from nbagent.core.view import ViewFold, build_view
 from nbagent.models.registry import NamedModel
+from nbagent.runtime.attach import attach
+from nbagent.runtime.matching import CellKey
+from nbagent.runtime.ports import TurnOptions, TurnPorts
+from nbagent.runtime.session import Session
 from nbagent.runtime.turns import REPLY_TOKENS, TurnRunner
+
+
+async def preview_turn(
+    session: Session, prompt: str, cell: CellKey, options: TurnOptions, ports: TurnPorts
+) -> Request:
+    """Return what `Session.send` would send first; nothing is sent or written.
+
+    In replay nothing is known of the next turn but its past: no snapshot is made.
+    """
+    _, leaf = session.place_of(cell, options)
+    path = session.tree.path(leaf) if leaf is not None else []
+    runner, last = session.runner, build_view(path).turn
+    name = options.model or session.current_model(path)
+    if session.cassette is not None and last is not None:
+        named = NamedModel(name=name, model=session.model().model, facts=session.facts_of(name), source="recorded")
+        start, snapshot = replace(last, turn="preview"), None
+    else:
+        named = session.model(name)
+        start = runner.start_of("preview", path, named, options, cell)
+        snapshot = await runner.snapshot(path, ports, start.masked_tools)
+    blocks = await attach(prompt, kernel=ports.kernel, root=runner.folder, sees_images=named.facts.sees_images)
+    return preview_request(runner, named, path, start=start, snapshot=snapshot, prompt=blocks if prompt else ())
 
 
 def preview_request(

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbagent.core.entries import Entry
 from nbagent.core.errors import Diagnostic, UsageProblem
-from nbagent.core.messages import Request
 from nbagent.core.tree import SessionTree, TurnNode
 from nbagent.core.view import build_view
 from nbagent.models.anthropic import is_loopback
 from nbagent.models.cassette import Cassette
-from nbagent.models.catalog import lookup
+from nbagent.models.catalog import ModelFacts, lookup
 from nbagent.models.registry import NamedModel, check_known, open_model, with_endpoint_facts
 from nbagent.runtime.attach import attach
 from nbagent.runtime.clock import Clock, CountingClock, SystemClock
@@ -23,7 +23,6 @@ from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
 from nbagent.runtime.places import Place, cells_of, find_place, remember
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
-from nbagent.runtime.preview import preview_request
 from nbagent.runtime.replay import replay_resume, replay_turn, reuse_turn
 from nbagent.runtime.spent import DayLedger
 from nbagent.runtime.turns import TurnRunner
@@ -171,7 +170,7 @@ class Session:
         Raises:
             MissingKey, UsageProblem, CassetteMiss, PolicyError: before anything is written.
         """
-        earlier, target = self._place_of(cell, options)
+        earlier, target = self.place_of(cell, options)
         runner = self.runner
         if self.cassette is not None:
             return self._after(await replay_turn(runner, self.cassette, prompt, cell, target, ports), earlier)
@@ -220,7 +219,7 @@ class Session:
             turns = tuple(t for t in turns if t.turn in self._earlier)
         return earlier_turn(turns, cell, previous=self._previous)
 
-    def _place_of(self, cell: CellKey, options: TurnOptions) -> tuple[TurnNode | None, str | None]:
+    def place_of(self, cell: CellKey, options: TurnOptions) -> tuple[TurnNode | None, str | None]:
         """Return the cell's earlier turn, and the entry after which its turn comes."""
         earlier = self._earlier_turn(cell)
         forks, parent = fork_parent(earlier)
@@ -236,16 +235,6 @@ class Session:
     def live_source(self) -> str:
         """Return what a recording of this session is of: "live", or "fake" for a service on this machine."""
         return "fake" if is_loopback(self._base_url) else "live"
-
-    async def preview(self, prompt: str, cell: CellKey, options: TurnOptions, ports: TurnPorts) -> Request:
-        """Return what `send` would send first; nothing is sent or written."""
-        _, leaf = self._place_of(cell, options)
-        path = self.tree.path(leaf) if leaf is not None else []
-        named, runner = self.model(options.model), self.runner
-        start = runner.start_of("preview", path, named, options, cell)
-        blocks = await attach(prompt, kernel=ports.kernel, root=runner.folder, sees_images=named.facts.sees_images)
-        snapshot = await runner.snapshot(path, ports, start.masked_tools)
-        return preview_request(runner, named, path, start=start, snapshot=snapshot, prompt=blocks if prompt else ())
 
     # ------------------------------------------------------------ looking and moving
 
@@ -285,13 +274,20 @@ class Session:
     def occupancy(self) -> Occupancy:
         """Return what the next request would hold, before the next prompt."""
         path = self.tree.path()
-        view = build_view(path)
-        start = view.turn
-        name = start.model if start and not self.model_name else self.model_name or self.settings.model
-        facts = self._models[name].facts if name in self._models else lookup(name)
-        runner = self.runner
-        prefix = runner.prefix_of(start.prefix) if start else runner.new_prefix()
+        view, runner = build_view(path), self.runner
+        facts = self.facts_of(self.current_model(path))
+        prefix = runner.prefix_of(runner.root_prefix(path)) if view.turn else runner.new_prefix()
         return runner.gauge.occupancy(view, prefix, facts, runner.budget(facts), path)
+
+    def current_model(self, path: Sequence[Entry] | None = None) -> str:
+        """Return the name of the model of the next turn, as far as no option says otherwise."""
+        start = build_view(self.tree.path() if path is None else path).turn
+        replayed = start.model if start and self.cassette else None
+        return replayed or self.model_name or (start.model if start else self.settings.model)
+
+    def facts_of(self, name: str) -> ModelFacts:
+        """Return what is known of a model."""
+        return self._models[name].facts if name in self._models else lookup(name)
 
 
 def _runner(writer: SessionWriter, artifacts: Artifacts, settings: Settings, folder: Path, home: Path) -> TurnRunner:

@@ -22,7 +22,7 @@ from nbagent.core.view import View, build_view
 from nbagent.models.catalog import ModelFacts
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
-from nbagent.runtime.contexts import choose_policy, make_engine, prefix_in_force
+from nbagent.runtime.contexts import choose_policy, make_engine, prefix_in_force, threshold_share
 from nbagent.runtime.driver import Driver
 from nbagent.runtime.gauge import SessionGauge, price
 from nbagent.runtime.matching import CellKey
@@ -181,8 +181,8 @@ class TurnRunner:
     def budget(self, facts: ModelFacts) -> Budget:
         """Return the working window and what is kept free of it."""
         window = min(self.settings.window_tokens, facts.window_tokens)
-        threshold = self.settings.threshold or 0.6
-        return Budget(window_tokens=window, max_output_tokens=REPLY_TOKENS, threshold_share=threshold)
+        share = threshold_share(self.policy_of(self.settings.policy), window)
+        return Budget(window_tokens=window, max_output_tokens=REPLY_TOKENS, threshold_share=share)
 
     def request(self, view: View, start: TurnStart, max_tokens: int, named: NamedModel) -> Request:
         """Return the request for `view`, and let the gauge look at it."""
@@ -233,7 +233,7 @@ class TurnRunner:
         if playback is None:
             engine = self.engine(named, current)
             turn = replace(turn, before_call=engine.before_call, on_overflow=engine.on_overflow)
-        steps = run_turn(turn) if playback is None else played(run_turn(turn), playback.player)
+        steps = run_turn(turn) if playback is None else played(turn, playback.player)
         output = await driver.run(steps)
         return self._finished(output, ports, driver, before=before, number=number, window=window, playback=playback)
 

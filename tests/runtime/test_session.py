@@ -27,6 +27,7 @@ from nbagent.core.entries import (
 from nbagent.core.errors import JournalLocked, UsageProblem
 from nbagent.models.scripted import calls, says
 from nbagent.runtime.matching import stale_turns
+from nbagent.runtime.preview import preview_turn
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply, text, thinking
 from tests.runtime.lab import Lab, extended_by, result_texts, write_notebook
 
@@ -93,11 +94,11 @@ def test_a_preview_shows_what_send_sends_and_writes_nothing(lab: Lab) -> None:
     size = len(lab.session.tree)
     from nbagent.runtime.ports import TurnOptions
 
-    shown = lab.run(lab.session.preview("prompt B", lab.cell("prompt B", "B"), TurnOptions(), lab.ports()))
+    shown = lab.run(preview_turn(lab.session, "prompt B", lab.cell("prompt B", "B"), TurnOptions(), lab.ports()))
     assert len(lab.session.tree) == size
     lab.send("prompt B", "B")
     assert shown.canonical_bytes() == lab.requests[-1].canonical_bytes()
-    again = lab.run(lab.session.preview("again", lab.cell("again", "B"), TurnOptions(rerun="append"), lab.ports()))
+    again = lab.run(preview_turn(lab.session, "again", lab.cell("again", "B"), TurnOptions(rerun="append"), lab.ports()))
     assert len([m for m in again.messages if m.role == "user"]) == 3
 
 
