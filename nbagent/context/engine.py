@@ -165,7 +165,7 @@ class Engine:
         """Carry a compaction out. Returns "applied", "stopped", or why nothing was changed."""
         yield Say(text="Compacting the conversation …")
         yield from self.flush(fold)
-        before = self.estimate(fold.view())
+        before = self.predict(fold.view())
         outcome = yield from self._note(fold, move)
         if isinstance(outcome, Rejected):
             if outcome.reason == "stopped":
@@ -179,7 +179,7 @@ class Engine:
         else:
             note = outcome
         body = self.compaction(fold, move, note)
-        after = self.estimate(self._preview(fold, body))
+        after = self.predict(self._preview(fold, body))
         if after > move.style.reject_above * before and reason != "overflow":
             return (yield from self._failed(fold, f"the note would leave {after:,} of {before:,} tokens"))
         yield from self._append(fold, _with_sizes(body, before, after))

@@ -59,7 +59,7 @@ def undo(session: Session) -> Entry:
     start = _start(session)
     named = session.model(session.model_name or start.model)
     engine = runner.engine(named, start)
-    size, window = engine.estimate(restored), runner.budget(named.facts).window_tokens
+    size, window = engine.predict(restored), runner.budget(named.facts).window_tokens
     if size > window:
         raise UsageProblem(
             f"the conversation before that compaction takes about {size:,} tokens and the window holds {window:,}; "

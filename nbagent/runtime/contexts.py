@@ -102,7 +102,7 @@ class CompactionResult:
 def compact_by_hand(fold: ViewFold, engine: Engine) -> Generator[Effect, Any, CompactionResult]:
     """Compact now, whatever the threshold: what the policy would do when asked, else its note over the older part."""
     before_view, path = fold.view(), list(fold.path)
-    before = engine.estimate(before_view)
+    before = engine.predict(before_view)
     situation = yield from engine.situation(fold, "manual")
     plan = engine.policy.plan(situation)
     for proposed in plan:
@@ -117,7 +117,7 @@ def compact_by_hand(fold: ViewFold, engine: Engine) -> Generator[Effect, Any, Co
     body = fold.path[-1].body
     assert isinstance(body, Compaction)
     return CompactionResult(
-        applied=True, reason="asked for", before_tokens=before, after_tokens=engine.estimate(fold.view()),
+        applied=True, reason="asked for", before_tokens=before, after_tokens=engine.predict(fold.view()),
         handoff=str(body.details.get("handoff", "")), note=body.note, policy=engine.policy.name,
         loss=loss_report(path, before_view, fold.view()),
     )  # fmt: skip
