@@ -155,7 +155,7 @@ def voice_of(start: TurnStart) -> tuple[str, str]:
 
 def whole_blocks(body: AssistantMessage) -> tuple[Block, ...]:
     """Return the blocks of a reply that a provider takes back; of a cut one without what waits for an answer."""
-    blocks = [_with_object_input(b) for b in body.blocks if _is_sendable(b)]
+    blocks = [sent for b in body.blocks if (sent := _sendable(b)) is not None]
     if body.cut is None:
         return tuple(blocks)
     answered = {b.get("tool_use_id") for b in blocks}
@@ -167,7 +167,7 @@ def whole_blocks(body: AssistantMessage) -> tuple[Block, ...]:
 
 def speaks(body: AssistantMessage) -> bool:
     """Tell whether a reply holds something besides thinking; else it is not sent back."""
-    return any(not is_thinking(b) for b in whole_blocks(body))
+    return not all(map(is_thinking, whole_blocks(body)))
 
 
 def binds_thinking(body: Body) -> bool:
@@ -177,16 +177,15 @@ def binds_thinking(body: Body) -> bool:
     return bool(tool_calls(body.blocks))
 
 
-def _is_sendable(block: Block) -> bool:
-    if is_thinking(block):
-        return is_signed_thinking(block)
-    if block.get("type") == "tool_use":
-        return is_tool_call(block)
-    return not is_blank(block)
-
-
-def _with_object_input(block: Block) -> Block:
-    """Replace a call's input that is no object, which providers refuse, by an empty one."""
-    if block.get("type") != "tool_use" or isinstance(block.get("input"), Mapping):
-        return block
-    return {**block, "input": {}}
+def _sendable(block: Block) -> Block | None:
+    """Return what of a block may be sent; a call's input that is no object, which providers refuse, becomes empty."""
+    kind = block.get("type")
+    if kind == "text":
+        return None if is_blank(block) else block
+    if kind == "tool_use":
+        if not is_tool_call(block):
+            return None
+        return block if isinstance(block.get("input"), Mapping) else {**block, "input": {}}
+    if is_thinking(block) and not is_signed_thinking(block):
+        return None
+    return block

@@ -54,15 +54,14 @@ def image_block(media_type: str, base64_text: str) -> Block:
 
 def tool_result_block(call_id: str, content: Sequence[Block] | str, *, is_error: bool) -> Block:
     """Return the block that answers the call `call_id`; a blank content becomes a word, since providers refuse it."""
-    body = content if isinstance(content, str) and content.strip() else [b for b in content if not _is_no_block(b)]
+    if isinstance(content, str):
+        body: Any = "" if content.isspace() else content
+    else:
+        body = [b for b in content if not is_blank(b)]
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": body or "(no output)"}
     if is_error:
         block["is_error"] = True
     return block
-
-
-def _is_no_block(part: Block | str) -> bool:
-    return isinstance(part, str) or is_blank(part)
 
 
 def is_thinking(block: Block) -> bool:
@@ -79,7 +78,10 @@ def is_signed_thinking(block: Block) -> bool:
 
 def is_blank(block: Block) -> bool:
     """Tell whether `block` is text without a visible character, which providers refuse."""
-    return block.get("type") == "text" and not str(block.get("text") or "").strip()
+    if block.get("type") != "text":
+        return False
+    text = str(block.get("text") or "")
+    return not text or text.isspace()  # not `strip`, which copies a long text
 
 
 def joined_text(blocks: Sequence[Block]) -> str:

@@ -27,6 +27,7 @@ from typing import Any
 
 from nbagent.core.entries import (
     AssistantMessage,
+    Body,
     Compaction,
     Entry,
     Pin,
@@ -42,7 +43,7 @@ from nbagent.core.entries import (
     UserMessage,
 )  # fmt: skip
 from nbagent.core.errors import BrokenPath
-from nbagent.core.in_force import Moves, binds_thinking, collect_moves, speaks, voice_of, whole_blocks
+from nbagent.core.in_force import Moves, collect_moves, voice_of, whole_blocks
 from nbagent.core.messages import (
     Block,
     Message,
@@ -51,6 +52,7 @@ from nbagent.core.messages import (
     canonical,
     is_blank,
     is_thinking,
+    is_tool_call,
     text_block,
     tool_calls,
     tool_result_block,
@@ -63,6 +65,8 @@ LOST_RESULT = "The tool {name!r} has no recorded result: interrupted, outcome un
 FLAT_CALL = "You called {name} with {input}. It brought:"
 PRUNED_RESULT = "[old result cleared]"
 
+_MOVES = frozenset({Pruning, Compaction, Restore})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCall:
@@ -73,9 +77,9 @@ class OpenCall:
     runnable: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Piece:
-    """What one entry contributes: `category` is its row in the ledger."""
+    """What one entry contributes: `category` is its row in the ledger. Treated as frozen, as an Entry is."""
 
     entry_id: str
     role: Role
@@ -126,10 +130,16 @@ class ViewFold:
         self._pruned = moves.pruned
         self._compaction = moves.compaction
         self._bound: str | None = None
-        self._messages: list[Message] = []
+        self._messages: list[Message] = []  # but the last, which may still grow: that is in the four below
         self._sources: list[tuple[str, ...]] = []
+        self._role: Role | None = None
+        self._blocks: list[Block] = []
+        self._entry_ids: list[str] = []
+        self._last: Message | None = None
         self._pieces: list[Piece] = []
-        self._open: dict[str, OpenCall] = {}
+        self._open: dict[str, Block] = {}
+        self._started: set[str] = set()
+        self._runnable = False
         self._flat: dict[str, ToolCall] = {}
         self._cut: str | None = None
         self._turn: TurnStart | None = None
@@ -155,11 +165,12 @@ class ViewFold:
                 raise BrokenPath(f"entry {entry.id!r} names the parent {entry.parent!r}; the one before it is {last!r}")
             last = entry.id
         self._path.extend(added)
-        if self._moves_prefix(added) or self._voice_changes(added):
+        kinds = {type(e.body) for e in added}
+        if self._moves_prefix(kinds) or (TurnStart in kinds and self._voice_changes(added)):
             self._refold()
             return
-        for i in range(start, len(self._path)):
-            self._fold(i, self._path[i])
+        for i, entry in enumerate(added, start):
+            self._fold(i, entry)
 
     def add(self, entry: Entry) -> None:
         """Add one entry.
@@ -169,10 +180,8 @@ class ViewFold:
         """
         self.extend((entry,))
 
-    def _moves_prefix(self, added: Sequence[Entry]) -> bool:
-        if any(isinstance(e.body, Pruning | Compaction | Restore) for e in added):
-            return True
-        return bool(self._moves.waiting) and any(isinstance(e.body, AssistantMessage) for e in added)
+    def _moves_prefix(self, kinds: set[type[Body]]) -> bool:
+        return not kinds.isdisjoint(_MOVES) or (bool(self._moves.waiting) and AssistantMessage in kinds)
 
     def _voice_changes(self, added: Sequence[Entry]) -> bool:
         known = {voice_of(self._turn)} if self._turn else set()
@@ -212,37 +221,36 @@ class ViewFold:
             self._pins.append(body)
 
     def _fold(self, position: int, entry: Entry) -> None:
+        # The commonest kinds first: a journal of ten thousand entries is folded in one go.
         body = entry.body
-        if isinstance(body, UserMessage | Steering | AssistantMessage | ToolStarted | ToolResult):
+        if isinstance(body, ToolStarted):
             self._turn_ended = False  # also after a TurnEnd: the turn was resumed
-        match body:
-            case TurnStart():
-                self._close_open_calls(entry.id)
-                self._turn, self._turn_ended, self._steps = body, False, 0
-            case UserMessage():
-                blocks = body.blocks if not all(map(is_blank, body.blocks)) else (text_block(NO_TEXT),)
-                self._user_text(entry.id, blocks, "messages")
-            case Steering():
-                self._user_text(entry.id, (text_block(body.text),), "messages")
-            case Snapshot():
-                self._user_text(entry.id, (text_block(body.text),), "notebook")
-            case AssistantMessage():
-                self._assistant(position, entry.id, body)
-            case ToolStarted():
-                call = self._open.get(body.call_id)
-                if call is not None:
-                    self._open[body.call_id] = OpenCall(call=call.call, started=True, runnable=call.runnable)
-            case ToolResult():
-                self._result(entry.id, body)
-            case UsageReported():
-                if body.purpose == "turn":
-                    self._usage = body
-            case TurnEnd():
-                self._turn_ended = True
-            case Pin():
-                self._pins.append(body)
-            case _:
-                pass
+            self._started.add(body.call_id)
+        elif isinstance(body, ToolResult):
+            self._turn_ended = False
+            self._result(entry.id, body)
+        elif isinstance(body, AssistantMessage):
+            self._turn_ended = False
+            self._assistant(position, entry.id, body)
+        elif isinstance(body, UsageReported):
+            if body.purpose == "turn":
+                self._usage = body
+        elif isinstance(body, UserMessage):
+            self._turn_ended = False
+            blocks = body.blocks if not all(map(is_blank, body.blocks)) else (text_block(NO_TEXT),)
+            self._user_text(entry.id, blocks, "messages")
+        elif isinstance(body, Steering):
+            self._turn_ended = False
+            self._user_text(entry.id, (text_block(body.text),), "messages")
+        elif isinstance(body, Snapshot):
+            self._user_text(entry.id, (text_block(body.text),), "notebook")
+        elif isinstance(body, TurnStart):
+            self._close_open_calls(entry.id)
+            self._turn, self._turn_ended, self._steps = body, False, 0
+        elif isinstance(body, TurnEnd):
+            self._turn_ended = True
+        elif isinstance(body, Pin):
+            self._pins.append(body)
 
     def _user_text(self, entry_id: str, blocks: tuple[Block, ...], category: str) -> None:
         self._close_open_calls(entry_id)
@@ -256,15 +264,19 @@ class ViewFold:
     def _assistant(self, position: int, entry_id: str, body: AssistantMessage) -> None:
         self._close_open_calls(entry_id)
         self._steps += 1
-        if not speaks(body):
+        blocks = whole_blocks(body)
+        spoken = tuple(b for b in blocks if not is_thinking(b))
+        if not spoken:
             return
+        calls = [b for b in body.blocks if is_tool_call(b)]
+        thinks = len(spoken) < len(blocks)
         self._cut = body.cut
-        self._bound = entry_id if binds_thinking(body) else None
-        ours = self._turn is None or self._final_voice in (None, voice_of(self._turn))
-        keep = ours and self._moves.thinking_holds(position)
-        if not self._messages:
+        self._bound = entry_id if calls and thinks else None
+        if self._role is None:
             self._piece(entry_id, "user", (text_block(NO_TEXT),), "messages")
-        blocks = tuple(b for b in whole_blocks(body) if keep or not is_thinking(b))
+        if thinks:
+            ours = self._turn is None or self._final_voice in (None, voice_of(self._turn))
+            blocks = blocks if ours and self._moves.thinking_holds(position) else spoken
         self._flat = {}
         if self._moves.is_flat(position):
             self._bound = None
@@ -272,8 +284,9 @@ class ViewFold:
             blocks = tuple(b for b in blocks if b.get("type") == "text")
         if blocks:
             self._piece(entry_id, "assistant", blocks, "messages")
-        runnable = body.stop_reason == "tool_use" and body.cut is None
-        self._open = {c.id: OpenCall(call=c, started=False, runnable=runnable) for c in tool_calls(body.blocks)}
+        self._runnable = body.stop_reason == "tool_use" and body.cut is None
+        self._open = {str(b["id"]): b for b in calls}
+        self._started = set()
 
     def _result(self, entry_id: str, body: ToolResult) -> None:
         if self._open.pop(body.call_id, None) is None:
@@ -294,25 +307,42 @@ class ViewFold:
         self._piece(entry_id, "user", blocks, "tool results")
 
     def _close_open_calls(self, entry_id: str) -> None:
-        for open_call in self._open.values():
-            text = LOST_RESULT.format(name=open_call.call.name)
-            self._answer(entry_id, open_call.call.id, text, is_error=True)
+        if not self._open:
+            return
+        for call_id, block in self._open.items():
+            self._answer(entry_id, call_id, LOST_RESULT.format(name=str(block["name"])), is_error=True)
         self._open = {}
 
     def _piece(self, entry_id: str, role: Role, blocks: tuple[Block, ...], category: str) -> None:
         self._pieces.append(Piece(entry_id=entry_id, role=role, blocks=blocks, category=category))
-        if self._messages and self._messages[-1].role == role:
-            self._messages[-1] = Message(role, self._messages[-1].blocks + blocks)
-            self._sources[-1] = (*self._sources[-1], entry_id)
-            return
-        self._messages.append(Message(role, blocks))
-        self._sources.append((entry_id,))
+        if role != self._role:
+            if self._role is not None:
+                self._messages.append(self._last_message(self._role))
+                self._sources.append(tuple(self._entry_ids))
+            self._role, self._blocks, self._entry_ids = role, [], []
+        self._blocks += blocks
+        self._entry_ids.append(entry_id)
+        self._last = None
+
+    def _last_message(self, role: Role) -> Message:
+        """Return the message that still grows, the same object until it does: it remembers its bytes."""
+        if self._last is None:
+            self._last = Message(role, tuple(self._blocks))
+        return self._last
 
     def view(self) -> View:
         """Return the view at this point; cheap (shallow copies)."""
+        messages, sources = tuple(self._messages), tuple(self._sources)
+        if self._role is not None:
+            messages += (self._last_message(self._role),)
+            sources += (tuple(self._entry_ids),)
+        open_calls = tuple(
+            OpenCall(call=c, started=c.id in self._started, runnable=self._runnable)
+            for c in tool_calls(tuple(self._open.values()))
+        )
         return View(
-            messages=tuple(self._messages), sources=tuple(self._sources), pieces=tuple(self._pieces),
-            open_calls=tuple(self._open.values()), turn=self._turn, turn_ended=self._turn_ended, steps=self._steps,
+            messages=messages, sources=sources, pieces=tuple(self._pieces),
+            open_calls=open_calls, turn=self._turn, turn_ended=self._turn_ended, steps=self._steps,
             last_usage=self._usage, pins=tuple(_live_pins(self._pins)), pruned=frozenset(self._pruned),
             compaction=self._compaction.id if self._compaction else None, bound=self._bound,
             deferred=tuple(e.id for e in self._moves.waiting),
