@@ -48,6 +48,10 @@ def command_parser() -> CommandParser:
     redact.add_argument("text", metavar="TEXT", help="what to replace; - reads it from standard input")
     export.add_argument("file", type=Path, metavar="FILE", help="the file to write; its ending chooses the form")
 
+    recording = commands.add_parser("import", help="turn a recorded session of another agent into sessions")
+    recording.add_argument("file", type=Path, metavar="FILE", help="a transcript; its format is told by its content")
+    recording.add_argument("--folder", type=Path, default=Path(), metavar="DIR", help="where (this folder)")
+
     folders = (
         ("trust", "let the settings and recordings of a project take effect"),
         ("untrust", "take that back"),
@@ -104,6 +108,8 @@ def run(parsed: argparse.Namespace) -> int:
             return journal.redact_journal(parsed.journal, text)
         case "export":
             return journal.export_journal(parsed.journal, parsed.file)
+        case "import":
+            return journal.import_recording(parsed.file, parsed.folder)
         case "trust" | "untrust":
             return journal.set_trust(parsed.folder, os.environ, wanted=parsed.command == "trust")
         case "sessions":

@@ -111,3 +111,12 @@ def list_sessions(folder: Path) -> int:
         notebook = f"  {s.notebook}" if s.notebook else ""
         print(f"{s.name:<{width}}  {s.turns} turns  ${s.cost_usd:.4f}  {s.model or 'no model'}{notebook}")
     return 0
+
+
+def import_recording(path: Path, folder: Path) -> int:
+    """Import a recorded session of another agent into `folder` and say what became of it."""
+    from nbagent.runtime.importing import import_transcript
+
+    for found in import_transcript(path, folder):
+        print(f"{found.place.name}: {found.turns} turns, {found.calls} calls, {found.entries} entries")
+    return 0
