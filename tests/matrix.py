@@ -29,7 +29,7 @@ def python_of(name: str) -> Path:
     complete = folder / "complete"
     if not complete.exists():
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *VERSIONS[name], *LIBRARIES], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *VERSIONS[name], *LIBRARIES, str(ROOT)], check=True)
         complete.touch()
     return python
 
