@@ -21,7 +21,6 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -168,30 +167,11 @@ def _refuse_folders(text: str, folder: Path, what: str) -> None:
 # ---------------------------------------------------------------- in the kernel
 
 
-@dataclass(slots=True, kw_only=True)
-class _AllBranches:
-    """Stands in for nbagent's Recorder, which keeps the current path: this keeps turns of every branch."""
-
-    name: str
-    path: Path
-    turns: dict[str, Any] = field(default_factory=dict)
-
-    def save(self, session: Any) -> int:
-        from nbagent.models.cassette import Cassette, recorded_turns, save, to_text
-
-        for turn in recorded_turns(session.tree.path()):
-            self.turns.setdefault(turn.key, turn)
-        turns = tuple(self.turns.values())
-        prefixes = {t.start.prefix: session.runner.prefix_of(t.start.prefix) for t in turns}
-        about = ABOUT.format(name=self.name)
-        save(self.path, to_text(Cassette(turns=turns, prefixes=prefixes, source="scripted", about=about)))
-        return len(turns)
-
-
 def record_instead_of_replay(name: str) -> None:
     """Make `%agent replay` of this kernel record the script `name` under a counted clock."""
     from nbagent.notebook import commands
     from nbagent.runtime.clock import CountingClock
+    from nbagent.runtime.recording import Recorder
     from nbagent.runtime.session import Session
 
     def recording(agent: Any, words: Sequence[str]) -> Any:
@@ -206,7 +186,7 @@ def record_instead_of_replay(name: str) -> None:
         agent.switch(session)
         agent.kernel_id = "tutorial"
         agent.chosen["mode"] = "auto"
-        agent.recorder = _AllBranches(name=name, path=agent.folder() / "recorded.json")
+        agent.recorder = Recorder(path=agent.folder() / "recorded.json", about=ABOUT.format(name=name))
         return None
 
     commands.AGENT_COMMANDS["replay"] = recording  # type: ignore[index]

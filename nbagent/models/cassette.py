@@ -12,16 +12,19 @@ import difflib
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nbagent.core.entries import (
     AssistantMessage,
     Body,
+    Compaction,
     Entry,
+    Pruning,
+    Report,
+    Restore,
     Snapshot,
     Steering,
     ToolResult,
@@ -33,21 +36,26 @@ from nbagent.core.entries import (
     body_to_dict,
 )
 from nbagent.core.errors import CassetteMiss
-from nbagent.core.messages import Block, Prefix, Request, Response, ToolCall, canonical, joined_text, tool_calls
-from nbagent.models.model import Watch
+from nbagent.core.messages import Block, Prefix, canonical, tool_calls
 
 FORMAT, VERSION = "nbagent-cassette", 1
-_HOW = "set a key or a local model, or restore the text"
-_KEPT = (Snapshot, Steering, AssistantMessage, ToolResult, UsageReported)
+HOW = "set a key or a local model, or restore the text"
+_MOVES = (Pruning, Compaction, Restore, Report)
+_KEPT = (Snapshot, Steering, AssistantMessage, ToolResult, UsageReported, *_MOVES)
+_COUNTED = (TurnStart, UserMessage, Snapshot, Steering, AssistantMessage, TurnEnd, *_MOVES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """What one run of a turn brought, until its end: from the prompt, or from where it was resumed."""
+    """What one run of a turn brought, until its end: from the prompt, or from where it was resumed.
+
+    `before` is what was done to the context since the run before it.
+    """
 
     snapshot: Snapshot | None
     bodies: tuple[Body, ...]
     end: TurnEnd
+    before: tuple[Body, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +68,12 @@ class RecordedTurn:
     start: TurnStart
     stretches: tuple[Stretch, ...]
     at: float
+
+    @property
+    def prefixes(self) -> frozenset[str]:
+        """The digests of the prefixes that its requests have."""
+        made = {prefix_made(b) for s in self.stretches for b in (*s.before, *s.bodies)}
+        return frozenset({self.start.prefix, *made} - {""})
 
     @property
     def after(self) -> str:
@@ -94,14 +108,14 @@ class Cassette:
             same = next((i for i, t in enumerate(self.turns, 1) if prompt_text(t.prompt) == prompt), None)
             if same is not None:
                 return f"not recorded in this order: the prompt is turn {same} of the recording; run the cells in order"
-            return f"not recorded: the recording has no turn after this point ({len(self.turns)} in all); {_HOW}"
+            return f"not recorded: the recording has no turn after this point ({len(self.turns)} in all); {HOW}"
         texts = [prompt_text(t.prompt) for t in here]
         near = difflib.get_close_matches(prompt, texts, n=1, cutoff=0.0) or texts[:1]
         at = next((i for i, (a, b) in enumerate(zip(prompt, near[0], strict=False)) if a != b), None)
         at = min(len(prompt), len(near[0])) if at is None else at
         return (
             f"not recorded: at character {at + 1} this cell says {_near(prompt, at)!r} and the recording "
-            f"{_near(near[0], at)!r}; {_HOW}"
+            f"{_near(near[0], at)!r}; {HOW}"
         )
 
 
@@ -132,54 +146,120 @@ def after_key(key: str, bodies: Iterable[Body]) -> str:
     return hashlib.sha256("\0".join([key, *made]).encode("utf-8", "replace")).hexdigest()[:24]
 
 
-def recorded_turns(path: Iterable[Entry]) -> tuple[RecordedTurn, ...]:
-    """Return the ended turns on `path`, ready to be written down."""
+def is_move(body: Body) -> bool:
+    """Tell whether `body` manages the context, or is what doing so cost."""
+    return isinstance(body, _MOVES) or (isinstance(body, UsageReported) and body.purpose != "turn")
+
+
+def prefix_made(body: Body) -> str:
+    """Return the digest of the prefix that a compaction made anew, "" for none."""
+    return str(body.details.get("prefix") or "") if isinstance(body, Compaction) else ""
+
+
+def recorded_turns(path: Sequence[Entry]) -> tuple[RecordedTurn, ...]:
+    """Return the ended turns on `path`, ready to be written down: their moves name places instead of entries."""
+    names = places(path) if any(isinstance(e.body, _MOVES) for e in path) else {}
+    return tuple(turn for turn, _ in _turns(path, names) if turn is not None and turn.stretches)
+
+
+def _turns(path: Iterable[Entry], names: Mapping[str, str]) -> Iterator[tuple[RecordedTurn | None, list[Entry]]]:
+    """Yield each turn of `path`, also one that has not ended, with its entries; None for one without a prompt."""
     groups: list[list[Entry]] = []
     for entry in path:
         if isinstance(entry.body, TurnStart):
             groups.append([])
         if groups:
             groups[-1].append(entry)
-    turns: list[RecordedTurn] = []
+    parent = ""
+    before: tuple[Body, ...] = ()
     for group in groups:
-        turn = _recorded(turns[-1].after if turns else "", group)
-        if turn is not None:
-            turns.append(turn)
-    return tuple(turns)
+        turn = _recorded(parent, group, names, before)
+        yield turn, group
+        if turn is not None and turn.stretches:
+            parent = turn.after
+        before = tuple(_renamed(e.body, names) for e in _after_end(group) if is_move(e.body))
 
 
-def _recorded(parent: str, group: Sequence[Entry]) -> RecordedTurn | None:
+def _after_end(group: Sequence[Entry]) -> Sequence[Entry]:
+    ends = [i for i, e in enumerate(group) if isinstance(e.body, TurnEnd)]
+    return group[ends[-1] + 1 :] if ends else ()
+
+
+def _recorded(
+    parent: str, group: Sequence[Entry], names: Mapping[str, str], before: tuple[Body, ...]
+) -> RecordedTurn | None:
     start = group[0].body
     prompt = next((e.body for e in group if isinstance(e.body, UserMessage)), None)
-    stretches = tuple(_stretches(group))
-    if not isinstance(start, TurnStart) or prompt is None or not stretches:
+    if not isinstance(start, TurnStart) or prompt is None:
         return None
     return RecordedTurn(
         key=turn_key(parent, prompt_text(prompt.blocks)), parent=parent, prompt=prompt.blocks, start=start,
-        stretches=stretches, at=group[0].at,
+        stretches=tuple(_stretches(group, names, before)), at=group[0].at,
     )  # fmt: skip
 
 
-def _stretches(group: Sequence[Entry]) -> Iterator[Stretch]:
+def _stretches(group: Sequence[Entry], names: Mapping[str, str], before: tuple[Body, ...]) -> Iterator[Stretch]:
     """Yield what stands before each end; a snapshot counts as the stretch's own when no reply came before it."""
     snapshot: Snapshot | None = None
     bodies: list[Body] = []
+    between = False
     for entry in group:
         body = entry.body
-        if isinstance(body, TurnEnd):
-            yield Stretch(snapshot=snapshot, bodies=tuple(bodies), end=body)
-            snapshot, bodies = None, []
-        elif isinstance(body, Snapshot) and snapshot is None and not _speaks(bodies):
-            snapshot = body
+        if between and is_move(body):
+            before = (*before, _renamed(body, names))
+        elif isinstance(body, TurnEnd):
+            yield Stretch(snapshot=snapshot, bodies=tuple(bodies), end=body, before=before)
+            snapshot, bodies, before, between = None, [], (), True
+        elif isinstance(body, Snapshot) and snapshot is None and not speaks(bodies):
+            snapshot, between = body, False
         elif isinstance(body, _KEPT):
-            bodies.append(body)
+            bodies.append(_renamed(body, names))
+            between = False
 
 
-def _speaks(bodies: Iterable[Body]) -> bool:
+def speaks(bodies: Iterable[Body]) -> bool:
+    """Tell whether a reply is among `bodies`."""
     return any(isinstance(b, AssistantMessage) for b in bodies)
 
 
-def last_key(path: Iterable[Entry]) -> str:
+def places(path: Iterable[Entry]) -> dict[str, str]:
+    """Return entry id -> its place: the call of a result, else the turn's key and a number in the turn.
+
+    A place means the same in a recording and in its replay, whose entries have other ids. What a recording does
+    not keep has the place of the entry that follows.
+    """
+    found: dict[str, str] = {}
+    for turn, group in _turns(path, {}):
+        number = 1
+        if turn is None:
+            continue
+        for entry in group:
+            body = entry.body
+            found[entry.id] = f"call:{body.call_id}" if isinstance(body, ToolResult) else f"{turn.key}:{number}"
+            number += isinstance(body, _COUNTED)
+    return found
+
+
+def located(body: Body, path: Sequence[Entry]) -> Body:
+    """Return the recorded move `body` with the ids that its places have on `path`."""
+    if not isinstance(body, _MOVES):
+        return body
+    return _renamed(body, {place: entry_id for entry_id, place in places(path).items()})
+
+
+def _renamed(body: Body, names: Mapping[str, str]) -> Body:
+    match body:
+        case Pruning():
+            return replace(body, placeholders={names[k]: v for k, v in body.placeholders.items() if k in names})
+        case Compaction(first_kept=str(first_kept)):
+            return replace(body, first_kept=names.get(first_kept))
+        case Restore():
+            return replace(body, cancels=names.get(body.cancels, ""))
+        case _:
+            return body
+
+
+def last_key(path: Sequence[Entry]) -> str:
     """Return the parent key for the next turn after `path`."""
     turns = recorded_turns(path)
     return turns[-1].after if turns else ""
@@ -195,6 +275,7 @@ def to_text(cassette: Cassette, scrub: Callable[[Any], Any] = lambda value: valu
             "key": t.key, "parent": t.parent, "at": t.at, "prompt": list(t.prompt), "start": body_to_dict(t.start),
             "stretches": [
                 {
+                    **({"before": [body_to_dict(b) for b in s.before]} if s.before else {}),
                     "snapshot": body_to_dict(s.snapshot) if s.snapshot else None,
                     "events": [body_to_dict(b) for b in s.bodies], "end": body_to_dict(s.end),
                 }
@@ -249,7 +330,8 @@ def _stretch_from(raw: Mapping[str, Any]) -> Stretch:
     end = body_from_dict(raw["end"])
     if not isinstance(end, TurnEnd) or not isinstance(snapshot, Snapshot | None):
         raise ValueError("a turn without start or end")
-    return Stretch(snapshot=snapshot, bodies=tuple(body_from_dict(b) for b in raw["events"]), end=end)
+    before, bodies = (tuple(map(body_from_dict, found)) for found in (raw.get("before", ()), raw["events"]))
+    return Stretch(snapshot=snapshot, bodies=bodies, end=end, before=before)
 
 
 def load(path: Path) -> Cassette:
@@ -277,104 +359,3 @@ def save(path: Path, text: str) -> None:
     new = path.with_name(path.name + ".new")
     new.write_text(text, encoding="utf-8")
     os.replace(new, path)
-
-
-# ---------------------------------------------------------------- playing
-
-
-@dataclass(slots=True)
-class Player:
-    """Plays one stretch of a recorded turn: a Model for its replies, a Tape for its results.
-
-    `runs` are the tools whose recorded calls run again; None means all.
-    """
-
-    turn: RecordedTurn
-    stretch: int = 0
-    runs: frozenset[str] | None = None
-    differences: list[str] = field(default_factory=list)
-    _bodies: list[Body] = field(init=False)
-    _usage: dict[int, UsageReported] = field(init=False)
-    _results: dict[str, ToolResult] = field(init=False)
-
-    def __post_init__(self) -> None:
-        bodies = self.turn.stretches[self.stretch].bodies
-        self._bodies = [b for b in bodies if isinstance(b, AssistantMessage | Steering)]
-        self._usage = {b.step: b for b in bodies if isinstance(b, UsageReported)}
-        self._results = {b.call_id: b for b in bodies if isinstance(b, ToolResult)}
-
-    @property
-    def end(self) -> TurnEnd:
-        """How the recorded run ended."""
-        return self.turn.stretches[self.stretch].end
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether the recording ended here, other than with an answer: by a stop, a limit or an error."""
-        return not _speaks(self._bodies) and self.end.outcome != "completed"
-
-    def steering(self) -> tuple[str, ...]:
-        """Return what the person said in mid-turn at this place of the recording."""
-        said: list[str] = []
-        while self._bodies and isinstance(body := self._bodies[0], Steering):
-            self._bodies.pop(0)
-            if body.by == "person":
-                said.append(body.text)
-        return tuple(said)
-
-    def not_run(self) -> dict[str, str]:
-        """Return the calls of the recording that do not run again, by id, and why."""
-        return {
-            r.call_id: "it is not run again"
-            for r in self._results.values()
-            if r.status not in ("ok", "error") or (self.runs is not None and r.name not in self.runs)
-        }
-
-    def check_ready(self) -> None:
-        """A recording needs nothing."""
-
-    async def close(self) -> None:
-        """There is nothing to close."""
-
-    async def call(self, request: Request, watch: Watch) -> Response:
-        """Return the next recorded reply, as fast as it can be shown."""
-        self.steering()  # what the loop itself said is said again by the loop
-        body = self._bodies.pop(0) if self._bodies else None
-        if not isinstance(body, AssistantMessage):
-            error = CassetteMiss(f"not recorded: turn {self.turn.start.turn} has no further reply; {_HOW}")
-            return watch.reply.response(cut="the recording ended", error=error)
-        usage = self._usage.get(body.step)
-        for index, block in enumerate(body.blocks):
-            if block.get("type") == "text":
-                watch.on_text(index, str(block.get("text") or ""))
-            elif block.get("type") == "thinking":
-                watch.on_thinking(index, str(block.get("thinking") or ""))
-        cut = body.cut if body.stop_reason not in ("max_tokens", "model_context_window_exceeded") else None
-        return Response(
-            blocks=body.blocks, stop_reason=body.stop_reason, model=body.model, response_id=body.response_id,
-            usage=dict(usage.usage) if usage else {}, stop_details=body.stop_details, cut=cut,
-        )  # fmt: skip
-
-    def recorded(self, call: ToolCall) -> ToolResult | None:
-        """Return the recorded result of `call`."""
-        return self._results.get(call.id)
-
-    def differs(self, call: ToolCall, recorded: ToolResult, now: ToolResult) -> None:
-        """Note a result that came out differently this time."""
-        if self.runs is not None and call.name not in self.runs:
-            return
-        then, here = joined_text(recorded.content), joined_text(now.content)
-        if _without_addresses(then) == _without_addresses(here) and recorded.status == now.status:
-            return
-        line = next((f"{b[:80]!r}, recorded {a[:80]!r}" for a, b in _pairs(then, here) if a != b), "its status differs")
-        self.differences.append(f"turn {self.turn.start.turn}: {call.name} now says {line}")
-
-
-def _pairs(a: str, b: str) -> Iterable[tuple[str, str]]:
-    from itertools import zip_longest
-
-    return zip_longest(a.split("\n"), b.split("\n"), fillvalue="")
-
-
-def _without_addresses(text: str) -> str:
-    return re.sub(r"0x[0-9a-f]{6,}", "0x", text)

@@ -10,8 +10,9 @@ from nbagent.core.effects import Append, CallModel, Effect, TakeSteering
 from nbagent.core.entries import AssistantMessage, TurnEnd
 from nbagent.core.errors import ToolError
 from nbagent.core.messages import JsonObject, joined_text
-from nbagent.core.turn import TurnOutput
-from nbagent.models.cassette import Player
+from nbagent.core.turn import TurnInput, TurnOutput, run_turn
+from nbagent.core.view import ViewFold
+from nbagent.models.player import Player
 from nbagent.runtime.rules import Rules
 from nbagent.tools.tool import Tool, ToolContext, ToolOutput, ToolSpec
 
@@ -57,20 +58,28 @@ class Withheld:
         return await self.tool.run(input, context)
 
 
-def played(turn: Generator[Effect, Any, TurnOutput], player: Player) -> Generator[Effect, Any, TurnOutput]:
+def played(turn: TurnInput, player: Player) -> Generator[Effect, Any, TurnOutput]:
     """Run `turn` as it was recorded: with what the person said in mid-turn, and to the recorded end.
 
-    A turn that was stopped, limited or failed ends at the same place with the same line.
+    What was done to the context is done again at the same places. A turn that was stopped, limited or failed ends
+    at the same place with the same line.
     """
+
+    def before_call(fold: ViewFold) -> Generator[Effect, Any, str | None]:
+        while (move := player.next_move(fold.path)) is not None:
+            fold.add((yield Append(body=move)))
+        return None
+
+    steps = run_turn(replace(turn, before_call=before_call))
     reply: Any = None
     while True:
         try:
-            effect = turn.send(reply)
+            effect = steps.send(reply)
         except StopIteration as done:
             output: TurnOutput = done.value
             return _as_recorded(output, player.end)
         if isinstance(effect, CallModel) and player.is_over:
-            turn.close()
+            steps.close()
             return (yield from _recorded_end(player))
         if isinstance(effect, Append) and isinstance(body := effect.body, TurnEnd):
             effect = Append(body=replace(player.end, turn=body.turn)) if body.outcome == player.end.outcome else effect

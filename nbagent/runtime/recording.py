@@ -1,13 +1,16 @@
-"""Recorder: keeps a cassette file up to date with the current path of a session."""
+"""Recorder: keeps a cassette file up to date with all branches of a session."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbagent.core.errors import JournalUnwritable
-from nbagent.models.cassette import Cassette, recorded_turns, save, to_text
+from nbagent.core.tree import SessionTree
+from nbagent.models.cassette import Cassette, RecordedTurn, recorded_turns, save, to_text
+from nbagent.runtime.neutral import Neutral
 
 if TYPE_CHECKING:
     from nbagent.runtime.session import Session
@@ -21,20 +24,46 @@ class Recorder:
     about: str = ""
 
     def save(self, session: Session) -> int:
-        """Write the turns of the current path and return how many there are.
+        """Write the turns of all branches and return how many there are; the file names no folder of this machine.
 
         Raises:
             JournalUnwritable: the file cannot be written.
         """
-        turns = recorded_turns(session.tree.path())
-        prefixes = {t.start.prefix: session.runner.prefix_of(t.start.prefix) for t in turns}
+        runner = session.runner
+        neutral = Neutral(runner.folder, Path.home())
+        turns = turns_of_branches(session.tree, neutral)
+        prefixes = {d: neutral.prefix(runner.prefix_of(d)) for t in turns for d in t.prefixes}
         scripted = any(t.start.model.startswith("scripted:") for t in turns)
         source = "scripted" if scripted else session.live_source()
         cassette = Cassette(turns=turns, prefixes=prefixes, source=source, about=self.about)
         try:
-            save(self.path, to_text(cassette, session.runner.scrubber.value))
+            save(self.path, to_text(cassette, runner.scrubber.value))
         except OSError as error:
             raise JournalUnwritable(
                 f"the recording {str(self.path)!r} cannot be written ({error.strerror}); choose another file"
             ) from error
         return len(turns)
+
+
+def turns_of_branches(tree: SessionTree, neutral: Neutral) -> tuple[RecordedTurn, ...]:
+    """Return the ended turns of every branch in the order they were run.
+
+    Of turns with the same prompt after the same past the newest branch counts, and the current path before all:
+    one prompt has one answer in a recording. What then has lost its past is left out.
+    """
+    entries = {e.id: neutral.entry(e) for e in tree}
+    tips = [e.id for e in tree if not tree.children(e.id)]
+    found: dict[str, RecordedTurn] = {}
+    for tip in (*tips, tree.leaf):
+        path = tree.path(tip) if tip is not None else ()
+        found |= {t.key: t for t in recorded_turns([entries[e.id] for e in path])}
+    return tuple(sorted(_reachable(found.values()), key=lambda t: t.at))
+
+
+def _reachable(turns: Iterable[RecordedTurn]) -> list[RecordedTurn]:
+    waiting, found, ends = list(turns), [], {""}
+    while ready := [t for t in waiting if t.parent in ends]:
+        found += ready
+        waiting = [t for t in waiting if t.parent not in ends]
+        ends = {t.after for t in ready}
+    return found

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from nbagent.core.entries import Entry
+from nbagent.core.entries import Body, Compaction, Entry, TurnEnd
 from nbagent.core.errors import CassetteMiss
 from nbagent.core.tree import TurnNode
 from nbagent.core.turn import Limits
 from nbagent.core.view import build_view
-from nbagent.models.cassette import Cassette, Player, RecordedTurn, last_key, prompt_text, recorded_turns
+from nbagent.models.cassette import (
+    Cassette,
+    RecordedTurn,
+    Stretch,
+    is_move,
+    last_key,
+    located,
+    prefix_made,
+    prompt_text,
+    recorded_turns,
+)
 from nbagent.models.catalog import lookup
+from nbagent.models.player import Player
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.matching import CellKey
+from nbagent.runtime.neutral import Neutral
 from nbagent.runtime.playback import Playback
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
 from nbagent.runtime.rules import Rules
@@ -33,9 +46,11 @@ async def replay_turn(
         CassetteMiss: the cassette does not hold it; nothing has changed.
     """
     tree = runner.writer.tree
-    recorded = cassette.find(last_key(tree.path(target) if target is not None else []), prompt)
+    found = cassette.find(last_key(tree.path(target) if target is not None else []), prompt)
+    recorded = _with_prefixes(runner, cassette, found)
     runner.close_broken()
     runner.writer.move_leaf(target, "fork")
+    _write_moves(runner, recorded.stretches[0])
     prefix = cassette.prefixes.get(recorded.start.prefix) or runner.new_prefix()
     start = replace(
         recorded.start, cell_id=cell.cell_id, source_hash=cell.source_hash, order=cell.order,
@@ -44,7 +59,7 @@ async def replay_turn(
     return await runner.run(
         _from_cassette(recorded), ports, start=start, prompt=recorded.prompt,
         snapshot=recorded.stretches[0].snapshot, limits=_limits(recorded),
-        playback=_playback(runner, Player(recorded)),
+        playback=_playback(runner, _player(runner, recorded)),
     )  # fmt: skip
 
 
@@ -59,10 +74,42 @@ async def replay_resume(runner: TurnRunner, cassette: Cassette, ports: TurnPorts
     if recorded is None or len(done[-1].stretches) >= len(recorded.stretches):
         raise CassetteMiss("not recorded: the recording does not go on with this turn; run the next cell")
     stretch = len(done[-1].stretches)
+    recorded = _with_prefixes(runner, cassette, recorded)
+    _write_moves(runner, recorded.stretches[stretch])
     return await runner.run(
         _from_cassette(recorded), ports, start=None, snapshot=recorded.stretches[stretch].snapshot,
-        limits=_limits(recorded), playback=_playback(runner, Player(recorded, stretch)),
+        limits=_limits(recorded), playback=_playback(runner, _player(runner, recorded, stretch)),
     )  # fmt: skip
+
+
+def _with_prefixes(runner: TurnRunner, cassette: Cassette, recorded: RecordedTurn) -> RecordedTurn:
+    """Return the turn with the prefixes that its compactions made, which are stored here."""
+
+    def stored(body: Body) -> Body:
+        prefix = cassette.prefixes.get(prefix_made(body))
+        if prefix is None or not isinstance(body, Compaction):
+            return body
+        return replace(body, details={**body.details, "prefix": runner.store_prefix(prefix)})
+
+    stretches = tuple(
+        replace(s, before=tuple(map(stored, s.before)), bodies=tuple(map(stored, s.bodies)))
+        for s in recorded.stretches
+    )
+    return replace(recorded, stretches=stretches)
+
+
+def _write_moves(runner: TurnRunner, stretch: Stretch) -> None:
+    """Do to the context what was done to it before this stretch, unless the path holds it already."""
+    writer = runner.writer
+    path = writer.tree.path()
+    ends = [i for i, e in enumerate(path) if isinstance(e.body, TurnEnd)]
+    done = sum(is_move(e.body) for e in path[ends[-1] :]) if ends else 0
+    for body in stretch.before[done:]:
+        writer.write(located(body, writer.tree.path()))
+
+
+def _player(runner: TurnRunner, recorded: RecordedTurn, stretch: int = 0) -> Player:
+    return Player(recorded, stretch, neutral=Neutral(runner.folder, Path.home()).text)
 
 
 def _from_cassette(recorded: RecordedTurn) -> NamedModel:
@@ -129,6 +176,8 @@ def _reusable(
         recorded = recorded_turns(whole[begins:])
         if not recorded or len(recorded[0].stretches) != 1 or prompt_text(recorded[0].prompt) != prompt:
             continue
+        if any(map(is_move, recorded[0].stretches[0].bodies)):
+            continue  # they name entries of that branch
         same_head = before.turn is None or before.turn.prefix == node.body.prefix
         if same_head and build_view(whole[:begins]).messages == before.messages:
             return recorded[0]

@@ -24,7 +24,6 @@ from nbagent.core.messages import Prefix, text_block
 from nbagent.models.cassette import (
     VERSION,
     Cassette,
-    Player,
     from_text,
     last_key,
     load,
@@ -33,6 +32,7 @@ from nbagent.models.cassette import (
     to_text,
     turn_key,
 )
+from nbagent.models.player import Player
 from nbagent.store.secrets import Scrubber
 
 

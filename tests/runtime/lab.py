@@ -20,6 +20,7 @@ from nbagent.models.registry import NamedModel
 from nbagent.models.scripted import ScriptedModel
 from nbagent.runtime.clock import SystemClock
 from nbagent.runtime.matching import CellKey
+from nbagent.runtime.neutral import Neutral
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
 from nbagent.runtime.session import Session
 from nbagent.store.settings import load_settings
@@ -186,6 +187,11 @@ class Lab:
     def told(self) -> list[str]:
         """The snapshots on the path."""
         return [s.text for s in self.bodies(Snapshot)]
+
+    def sent(self) -> list[bytes]:
+        """The requests as a recording has them: without this folder."""
+        neutral = Neutral(self.folder, self.home)
+        return [neutral.text(r.canonical_bytes().decode()).encode() for r in self.requests]
 
     def prompts(self, request: Request | None = None) -> list[str]:
         """What the person wrote, as the last request (or `request`) holds it."""

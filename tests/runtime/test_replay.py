@@ -46,14 +46,14 @@ def record(lab: Lab, replies: list[Any], *prompts: str, **options: Any) -> Casse
     for letter, prompt in zip("ABCDEF", prompts, strict=False):
         lab.send(prompt, letter, **options)
     made = recorded(lab)
-    lab.first = [r.canonical_bytes() for r in lab.requests]  # type: ignore[attr-defined]
+    lab.first = lab.sent()  # type: ignore[attr-defined]
     lab.close()
     lab.kernel = type(lab.kernel)()
     return made
 
 
 def same_requests(lab: Lab) -> bool:
-    return [r.canonical_bytes() for r in lab.requests] == lab.first  # type: ignore[attr-defined]
+    return lab.sent() == lab.first  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------- the same again
@@ -105,11 +105,11 @@ def test_what_the_person_said_in_mid_turn_is_said_again(lab: Lab) -> None:
     asyncio.run(lab.session.send("one", lab.cell("one", "A"), TurnOptions(), ports))
     made = recorded(lab)
     assert [s.text for s in lab.bodies(Steering)] == ["hurry"]
-    first = [r.canonical_bytes() for r in lab.requests]
+    first = lab.sent()
     lab.close()
     lab.replay(made)
     lab.send("one", "A")
-    assert [r.canonical_bytes() for r in lab.requests] == first
+    assert lab.sent() == first
 
 
 # ---------------------------------------------------------------- other ends
@@ -125,7 +125,7 @@ def test_a_limited_turn_ends_the_same(lab: Lab, options: dict[str, Any]) -> None
     lab.send("one", "A", **options)
     lab.send("two", "B")
     made, then = recorded(lab), ends(lab)
-    first = [r.canonical_bytes() for r in lab.requests]
+    first = lab.sent()
     assert then[0][0] == "limit"
     lab.close()
     lab.replay(made)
@@ -133,7 +133,7 @@ def test_a_limited_turn_ends_the_same(lab: Lab, options: dict[str, Any]) -> None
     lab.send("two", "B")
     assert ends(lab) == then
     assert (done.output.outcome, done.output.message) == then[0][:2]
-    assert [r.canonical_bytes() for r in lab.requests] == first
+    assert lab.sent() == first
 
 
 def test_a_resumed_turn_is_resumed_in_replay(lab: Lab) -> None:
@@ -142,7 +142,7 @@ def test_a_resumed_turn_is_resumed_in_replay(lab: Lab) -> None:
     lab.resume()
     lab.send("two", "B")
     made, then = recorded(lab), ends(lab)
-    first = [r.canonical_bytes() for r in lab.requests]
+    first = lab.sent()
     lab.close()
     lab.replay(made)
     assert lab.send("one", "A").output.outcome == "limit"
@@ -151,7 +151,7 @@ def test_a_resumed_turn_is_resumed_in_replay(lab: Lab) -> None:
         lab.resume()
     lab.send("two", "B")
     assert ends(lab) == then
-    assert [r.canonical_bytes() for r in lab.requests] == first
+    assert lab.sent() == first
     lab.close()
     lab.replay(made)
     lab.send("one", "A")
@@ -187,7 +187,7 @@ def test_errors_refusals_and_cut_replies_end_the_same(tmp_path: Path) -> None:
         for letter in "ABCD":
             lab.send(f"prompt {letter}", letter)
         made, then = recorded(lab), ends(lab)
-        first = [r.canonical_bytes() for r in lab.requests]
+        first = lab.sent()
         lab.close()
     assert made.source == "fake"
     assert [e[0] for e in then] == ["refusal", "cut_off", "error", "completed"]
@@ -195,7 +195,7 @@ def test_errors_refusals_and_cut_replies_end_the_same(tmp_path: Path) -> None:
     for letter in "ABCD":
         lab.send(f"prompt {letter}", letter)
     assert ends(lab) == then
-    replayed = [r.canonical_bytes() for r in lab.requests]
+    replayed = lab.sent()
     assert replayed[:2] == first[:2]
     assert replayed[-1] == first[-1]
 
@@ -301,17 +301,94 @@ def test_cells_out_of_order_are_named(lab: Lab) -> None:
 # ---------------------------------------------------------------- files
 
 
-def test_a_recording_follows_the_path_and_names_its_source(lab: Lab) -> None:
-    lab.open([says("1"), says("2"), says("3")])
+def test_a_recording_names_its_source(lab: Lab) -> None:
+    lab.open([says("1"), says("2")])
     lab.send("one", "A")
-    lab.send("two", "B")
-    lab.send("two, edited", "B")
     made = recorded(lab)
-    assert [t.prompt[0]["text"] for t in made.turns] == ["one", "two, edited"]
     assert made.source == "live"
     lab.restart([says("x")], model="scripted:none")
     lab.send("three", "C", model="scripted:none")
     assert recorded(lab).source == "scripted"
+
+
+def test_a_recording_holds_all_branches_and_all_replay(lab: Lab) -> None:
+    lab.open([says("1"), says("2"), [python("x = 3")], says("3"), says("4")])
+    lab.send("one", "A")
+    lab.send("two", "B")
+    lab.send("two, edited", "B")
+    lab.send("three", "C")
+    made, first = recorded(lab), lab.sent()
+    assert [t.prompt[0]["text"] for t in made.turns] == ["one", "two", "two, edited", "three"]
+    lab.close()
+    lab.replay(made)
+    lab.send("one", "A")
+    assert lab.send("two", "B").output.text == "2"
+    lab.send("two, edited", "B")
+    assert lab.send("three", "C").output.text == "4"
+    assert lab.sent() == first
+
+
+def test_of_two_answers_to_one_prompt_the_current_one_is_kept_and_what_followed_the_other_goes(lab: Lab) -> None:
+    lab.open([[python("a = 1")], says("old"), says("after old"), [python("b = 2")], says("new")])
+    lab.send("one", "A")
+    old = lab.session.tree.turns()[-1].turn
+    lab.send("two", "B")
+    lab.send("one", "A")
+    made = recorded(lab)
+    assert [t.prompt[0]["text"] for t in made.turns] == ["one"]
+    lab.session.revert(old)
+    made = recorded(lab)
+    assert [t.prompt[0]["text"] for t in made.turns] == ["one", "two"]
+    assert made.turns[0].start.turn == old
+
+
+def test_a_recording_holds_no_folder_of_this_machine_and_replays_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "ann"))
+    (tmp_path / "ann" / "real").mkdir(parents=True)
+    (tmp_path / "ann" / "link").symlink_to("real")
+    lab = Lab(tmp_path / "ann" / "link", mode="auto")
+    (lab.folder / "AGENTS.md").write_text(f"Data are in {lab.folder}/data, and {tmp_path}/ann/share.")
+    code = f"import os\nprint(os.path.realpath('{lab.folder}') + '/x', '{tmp_path}/ann/real.old')\nprint('{{}}'.format('{lab.folder}'))"
+    thought = {"type": "thinking", "thinking": f"look in {lab.folder}", "signature": f"AA/{lab.folder}/BB="}
+    lab.open([[thought, python(code)], [calls("read", path=f"{lab.folder}/AGENTS.md")], says(f"In {lab.folder}."), says("2")])
+    lab.send("one", "A")
+    lab.send("two", "B")
+    made = recorded(lab)
+    lab.close()
+    kept = (lab.folder / "cassettes" / "a.json").read_text()
+    signature = json.dumps(thought["signature"])
+    assert kept.count(signature) == 1
+    assert "~/real.old" in kept  # another folder, beside the workspace
+    rest = kept.replace(signature, "")
+    assert str(tmp_path) not in rest
+    assert "./data" in rest
+    assert "~/share" in rest
+    assert "In .." in rest
+    totals = set()
+    for name in ("b", "c", "c"):
+        other = Lab(tmp_path / name, mode="auto")
+        other.replay(made)
+        other.send("one", "A")
+        other.send("two", "B")
+        totals.add(tuple(r.canonical_bytes() for r in other.requests))
+        other.close()
+    assert len(totals) == 1
+
+
+def test_a_folder_in_a_result_is_no_difference(lab: Lab) -> None:
+    made = record(lab, [[python(f"print('{lab.folder}/a')")], says("1"), [calls("glob", pattern="*")], says("2")], "one", "two")
+    lab.replay(made)
+    assert lab.send("one", "A").differences == ()
+    assert lab.send("two", "B").differences == ()
+
+
+def test_what_the_person_typed_is_found_again_whatever_folder_it_names(lab: Lab) -> None:
+    made = record(lab, [says("1"), says("2")], f"look in {lab.folder}", "two")
+    lab.replay(made)
+    lab.send(f"look in {lab.folder}", "A")
+    assert lab.send("two", "B").output.text == "2"
 
 
 def test_a_recording_holds_no_secret_of_the_environment(tmp_path: Path) -> None:
@@ -369,7 +446,7 @@ def test_replays_in_two_places_send_equal_bytes_without_key_network_or_sdk(tmp_p
         for letter in "ABC":
             lab.send(f"prompt {letter}", letter)
         recorded(lab)
-        first = [r.canonical_bytes() for r in lab.requests]
+        first = lab.sent()
         lab.close()
         assert not fake.problems
     found = set()
@@ -391,9 +468,9 @@ def test_a_replay_in_process_equals_the_live_requests(tmp_path: Path) -> None:
         lab.send("one", "A")
         lab.send("two", "B")
         made = recorded(lab)
-        first = [r.canonical_bytes() for r in lab.requests]
+        first = lab.sent()
         lab.close()
     lab.replay(made)
     lab.send("one", "A")
     lab.send("two", "B")
-    assert [r.canonical_bytes() for r in lab.requests] == first
+    assert lab.sent() == first
