@@ -240,9 +240,9 @@ _KINDS: dict[str, type[Any]] = {
 _TUPLES = {"blocks": dict, "content": dict, "masked_tools": str, "topics": str}
 _NONE = type(None)
 
-# What a field may hold in JSON, by its annotation as written above.
+# What a field may hold in JSON, by its annotation as written above; the types are those that `json` makes.
 _SHAPES: dict[str, tuple[type, ...]] = {
-    "str": (str,), "str | None": (str, _NONE), "int": (int,), "float": (int, float), "bool": (bool,),
+    "str": (str,), "str | None": (str, _NONE), "int": (int, bool), "float": (int, float, bool), "bool": (bool,),
     "TurnOutcome": (str,), "ResultStatus": (str,), "JsonObject": (dict,), "JsonObject | None": (dict, _NONE),
     "Mapping[str, str]": (dict,), "tuple[str, ...]": (list, tuple), "tuple[Block, ...]": (list, tuple),
 }  # fmt: skip
@@ -268,22 +268,20 @@ class Entry:
 
 
 def _decoder(cls: type[Any]) -> Callable[[dict[str, Any]], Any]:
-    names = tuple(f.name for f in fields(cls))
-    required = tuple(f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING)
-    tuples = tuple((n, _TUPLES[n]) for n in names if n in _TUPLES)
+    required = frozenset(f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING)
+    tuples = tuple((f.name, {_TUPLES[f.name]}) for f in fields(cls) if f.name in _TUPLES)
     shapes = {f.name: _SHAPES[str(f.type)] for f in fields(cls)}
 
     def decode(raw: dict[str, Any]) -> Any:
         for name, value in raw.items():
-            shape = shapes.get(name)
-            if shape is None or not isinstance(value, shape):
+            if type(value) not in shapes.get(name, ()):
                 return None
-        if any(n not in raw for n in required):
+        if not raw.keys() >= required:
             return None
-        for name, kind in tuples:
+        for name, kinds in tuples:
             if name in raw:
                 raw[name] = items = tuple(raw[name])
-                if not all(isinstance(item, kind) for item in items):
+                if not kinds.issuperset(map(type, items)):
                     return None
         return cls(**raw)
 
