@@ -84,6 +84,8 @@ class Toolbox:
 
     async def _may_run(self, call: ToolCall) -> bool:
         tool = self.tools.get(call.name)
+        if tool is not None and not tool.spec.replayed:
+            return False
         if tool is None or tool.spec.access == "read" or self.consent is None:
             return True
         if NOT_ALLOWED in self.problems:

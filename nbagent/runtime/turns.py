@@ -28,6 +28,7 @@ from nbagent.runtime.gauge import SessionGauge, price
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.playback import Playback, Withheld, played
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
+from nbagent.runtime.recalling import ConversationRecall
 from nbagent.runtime.rules import Rules
 from nbagent.runtime.seen import SeenResults
 from nbagent.runtime.spent import DayLedger, utc_day
@@ -64,6 +65,10 @@ class TurnRunner:
     day: DayLedger | None = None
     notices: list[str] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)
+    _recall: ConversationRecall = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._recall = ConversationRecall(path=self.writer.tree.path, artifacts=self.artifacts)
 
     # ------------------------------------------------------------ the head
 
@@ -327,7 +332,7 @@ class TurnRunner:
         def context(call: ToolCall) -> ToolContext:
             return ToolContext(
                 call_id=call.id, root=self.folder, cwd=self.folder, cap_chars=cap_chars(window), window_tokens=window,
-                keep=self.keep, kernel=ports.kernel, notebook=ports.notebook,
+                keep=self.keep, kernel=ports.kernel, notebook=ports.notebook, recall=self._recall,
                 extra_roots=(self.artifacts.folder, self.home / "skills"), seen=SeenResults(self.writer.tree.path),
                 sees_images=named.facts.sees_images, label=f"{number}.{next(counter)}",
                 estimate=self.gauge.meter(named.facts.family).text,

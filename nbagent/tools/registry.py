@@ -14,6 +14,7 @@ from nbagent.tools.files import ReadTool
 from nbagent.tools.kernel import InspectTool, PythonTool
 from nbagent.tools.notebook import NotebookTool
 from nbagent.tools.output import cut_line, visible
+from nbagent.tools.recall import RecallTool
 from nbagent.tools.search import GlobTool, GrepTool
 from nbagent.tools.shell import ShellTool
 from nbagent.tools.tool import Tool, ToolSpec
@@ -34,7 +35,7 @@ def builtin_tools() -> tuple[Tool, ...]:
     """Return the built-in tools, always in this order: their list is part of the cached prefix."""
     return (
         PythonTool(), InspectTool(), NotebookTool(),
-        ReadTool(), WriteTool(), EditTool(), GlobTool(), GrepTool(), ShellTool(),
+        ReadTool(), WriteTool(), EditTool(), GlobTool(), GrepTool(), ShellTool(), RecallTool(),
     )  # fmt: skip
 
 

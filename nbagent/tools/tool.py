@@ -23,6 +23,7 @@ class ToolSpec:
     `access`: "read" changes nothing and is allowed by default; "write" changes files; "run" runs code.
     `concurrent`: calls of one batch may run at the same time.
     `formats_itself`: the tool keeps inside the cap, so the generic cap leaves its text alone.
+    `replayed`: in replay it runs again; one that names entries does not, since their ids are others there.
     """
 
     name: str
@@ -31,6 +32,7 @@ class ToolSpec:
     access: Access
     concurrent: bool = False
     formats_itself: bool = False
+    replayed: bool = True
 
     def to_wire(self) -> dict[str, Any]:
         """Return the tool as the Messages API takes it."""
@@ -111,6 +113,40 @@ class Notebook(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A piece of the conversation that a search found: a snippet of an entry's text.
+
+    `start` is where the snippet begins in the whole text of `full_chars` characters. `tool` is empty for what
+    nobody called a tool for; `in_context` says that the model still sees the entry.
+    """
+
+    entry_id: str
+    turn: int
+    who: str
+    tool: str
+    text: str
+    start: int
+    full_chars: int
+    in_context: bool = False
+
+
+class Recall(Protocol):
+    """The whole conversation up to here, also what was compacted away or cleared."""
+
+    def search(self, query: str, limit: int) -> Sequence[Found]:
+        """Return the best pieces for the words of `query`; what the model no longer sees comes first."""
+        ...
+
+    def read(self, first: str, last: str) -> str:
+        """Return the text of the entry `first`, or of all from it to `last`; results in full.
+
+        Raises:
+            ToolError: the conversation has no such entry.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
     """What a running tool may use.
 
@@ -128,6 +164,7 @@ class ToolContext:
     keep: Callable[[str], Artifact]
     kernel: Kernel | None = None
     notebook: Notebook | None = None
+    recall: Recall | None = None
     extra_roots: tuple[Path, ...] = ()
     seen: Mapping[str, JsonObject] = field(default_factory=dict)
     sees_images: bool = True
