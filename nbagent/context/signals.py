@@ -1,0 +1,231 @@
+"""Signals: what the loop itself tells the model at the tail of a turn: how full the window is, and that it repeats.
+
+A signal is a Snapshot after all results of a step, written once and never again; nothing earlier is rewritten.
+It is told when something was crossed, not by habit. Pure: the same path gives the same signal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nbagent.core.budget import Budget
+from nbagent.core.entries import (
+    AssistantMessage,
+    Compaction,
+    Entry,
+    Restore,
+    Snapshot,
+    ToolResult,
+    TurnEnd,
+    TurnStart,
+)
+from nbagent.core.messages import canonical, joined_text, tool_calls
+from nbagent.core.view import View
+
+FIRST_LEVEL: Final = 3  # tenths of the window; below it there is nothing to say
+ALIKE_RUN: Final = 8  # replies in a row with calls of one shape (MA-C7)
+SAME_RUN: Final = 3  # replies in a row with the very same call
+SAME_RESULTS: Final = 5  # the very same call with the very same result, within a turn
+LOOP: Final = "loop"
+VARIATION: Final = "variation"
+LEVEL: Final = "level"
+
+_TEXTS: Final = ("code", "command", "new", "old", "content")  # arguments whose words tell calls apart
+_LITERAL: Final = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\b\d[\w.]*|[\w.-]*/[\w./-]*|\b[\w-]+\.\w{1,5}\b")
+
+_ALIKE: Final = (
+    "The last {count} steps all called `{name}` in the same way. Look at what they showed: does the next step have to "
+    "be one more of them, or can one call do the rest?",
+    "{count} steps in a row were `{name}` calls of one kind. Before another one, say in a sentence what is known by "
+    "now and what is still missing.",
+    "`{name}` was called {count} times in a row with one pattern. Each case may differ: check the last result on its "
+    "own before the pattern goes on.",
+)
+_SAME: Final = (
+    "The very same `{name}` call was made {count} times in a row. If its result does not change, another approach or "
+    "another argument is needed.",
+    "`{name}` was called {count} times in a row with the same arguments. What would have to be different for its "
+    "result to differ?",
+)
+_LOOPS: Final = (
+    "The same `{name}` call has brought the same result {count} times in this turn. It will not bring another: do "
+    "something else, or tell the person what stands in the way."
+)
+
+
+def level_line(level: int, used_tokens: int, budget: Budget) -> str:
+    """Return the sentence on how full the window is (CC-C7, CR-C3)."""
+    return (
+        f"Context: about {10 * level} % used ({used_tokens:,} of {budget.window_tokens:,} tokens). Write down "
+        "confirmed facts, produced paths and the next step before it fills."
+    )
+
+
+def crossed_level(path: Sequence[Entry], used_tokens: int, budget: Budget) -> int | None:
+    """Return the step of ten that was crossed upward since it was last told; None when there is nothing to tell.
+
+    After a compaction, or one taken back, the steps count anew.
+    """
+    level = budget.level(used_tokens)
+    return level if level >= FIRST_LEVEL and level > told_level(path) else None
+
+
+def told_level(path: Sequence[Entry]) -> int:
+    """Return the step that the model was told last and that still holds, 0 when there is none."""
+    for entry in reversed(path):
+        body = entry.body
+        if isinstance(body, Compaction | Restore):
+            return 0
+        if isinstance(body, Snapshot) and isinstance(level := body.state.get(LEVEL), int):
+            return level
+    return 0
+
+
+def signal(path: Sequence[Entry], view: View, used_tokens: int, budget: Budget) -> Snapshot | None:
+    """Return what to append before the next call of an open turn; None as a rule.
+
+    Only between two steps: after the results of the last reply, once. At the beginning of a turn its tail
+    (`tail.compose`) tells how full the window is.
+    """
+    step = _last_step(path)
+    if step is None or view.turn_ended or view.open_calls:
+        return None
+    lines: list[str] = []
+    topics: list[str] = []
+    state: dict[str, Any] = {}
+    level = crossed_level(path, used_tokens, budget)
+    if level is not None:
+        lines.append(level_line(level, used_tokens, budget))
+        topics.append(LEVEL)
+        state[LEVEL] = level
+    if not _told_since(path, step):
+        line, topic = _repetition(path)
+        if line:
+            lines.append(line)
+            topics.append(topic)
+    if not lines:
+        return None
+    body = "\n".join(lines)
+    return Snapshot(text=f"<reminder>\n{body}\n</reminder>", topics=tuple(topics), state=state)
+
+
+def is_signal(body: object) -> bool:
+    """Tell whether `body` is what `signal` made."""
+    return isinstance(body, Snapshot) and bool(body.topics) and set(body.topics) <= {LEVEL, VARIATION, LOOP}
+
+
+def _last_step(path: Sequence[Entry]) -> int | None:
+    """Return where the last reply of the open turn stands, when its results have come since."""
+    has_result = False
+    for index in range(len(path) - 1, -1, -1):
+        body = path[index].body
+        if isinstance(body, TurnStart | TurnEnd):
+            return None
+        if isinstance(body, ToolResult):
+            has_result = True
+        elif isinstance(body, AssistantMessage):
+            return index if has_result else None
+    return None
+
+
+def _told_since(path: Sequence[Entry], step: int) -> bool:
+    return any(
+        isinstance(e.body, Snapshot) and {VARIATION, LOOP} & set(e.body.topics) for e in path[step:]
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of a turn: `exact` and `shape` are what two calls are compared by."""
+
+    name: str
+    exact: str
+    shape: str
+    result: str
+
+
+def _repetition(path: Sequence[Entry]) -> tuple[str, str]:
+    """Return what to say of the last step's calls, and its topic; empty when they did not get too many."""
+    steps = _steps(path)
+    if not steps:
+        return "", ""
+    last = steps[-1]
+    counts = Counter((c.exact, c.result) for step in steps for c in step)
+    here = Counter((c.exact, c.result) for c in last)
+    for call in last:
+        times = counts[(call.exact, call.result)]
+        if _reached(SAME_RESULTS, times - here[(call.exact, call.result)], times):
+            return _LOOPS.format(name=call.name, count=times), LOOP
+    same = _run(steps, "exact")
+    if _reached(SAME_RUN, same - 1, same):
+        return _worded(_SAME, last[0].name, same, SAME_RUN), VARIATION
+    alike = _run(steps, "shape")
+    if _reached(ALIKE_RUN, alike - 1, alike):
+        return _worded(_ALIKE, last[0].name, alike, ALIKE_RUN), VARIATION
+    return "", ""
+
+
+def _worded(wordings: Sequence[str], name: str, count: int, every: int) -> str:
+    """Return one of the wordings, by the count: a reminder that is always the same is a pattern too."""
+    return wordings[(count // every - 1) % len(wordings)].format(name=name, count=count)
+
+
+def _reached(every: int, before: int, now: int) -> bool:
+    return now // every > max(0, before) // every
+
+
+def _run(steps: Sequence[Sequence[_Call]], what: str) -> int:
+    """Return how many steps at the end made calls that all are equal in `what`."""
+    wanted = getattr(steps[-1][0], what)
+    count = 0
+    for step in reversed(steps):
+        if any(getattr(c, what) != wanted for c in step):
+            break
+        count += 1
+    return count
+
+
+def _steps(path: Sequence[Entry]) -> list[list[_Call]]:
+    """Return the calls of the open turn, by reply, oldest first; a reply without calls ends a run and is empty."""
+    results: dict[str, str] = {}
+    steps: list[list[_Call]] = []
+    for entry in reversed(path):
+        body = entry.body
+        if isinstance(body, TurnStart):
+            break
+        if isinstance(body, ToolResult):
+            results[body.call_id] = f"{body.status} {joined_text(body.content)}"
+        elif isinstance(body, AssistantMessage):
+            made = [
+                _Call(name=c.name, exact=f"{c.name} {canonical(c.input)}", shape=shape_of(c.name, c.input),
+                      result=results.get(c.id, ""))
+                for c in tool_calls(body.blocks)
+            ]  # fmt: skip
+            if not made:
+                break
+            steps.append(made)
+    return steps[::-1]
+
+
+def shape_of(name: str, arguments: object) -> str:
+    """Return what alike calls have in common: the tool, its arguments by name and type; of code its words.
+
+    >>> shape_of("read", {"path": "a.csv"}) == shape_of("read", {"path": "b.csv"})
+    True
+    >>> shape_of("python", {"code": "len(a)"}) == shape_of("python", {"code": "print(df.head(3))"})
+    False
+    """
+    if not isinstance(arguments, Mapping):
+        return name
+    parts = (f"{k}={_form(k, v)}" for k, v in sorted(arguments.items()))
+    return f"{name}({', '.join(parts)})"
+
+
+def _form(key: str, value: object) -> str:
+    if isinstance(value, str) and key in _TEXTS:
+        return " ".join(_LITERAL.sub("_", value).split())
+    return type(value).__name__
