@@ -112,7 +112,6 @@ def _numbers(agent: NotebookAgent) -> str:
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """Change numbers of the policy: KEY=VALUE; window=TOKENS; shows the effective values."""
-    name = agent.session().settings.policy
     for word in words:
         key, _, value = word.partition("=")
         if key == "policy" and value:
@@ -120,7 +119,7 @@ def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
         elif key == "window" and value:
             agent.chosen["window_tokens"] = int(_number(key, value))
         elif value:
-            check_number(name, key)
+            check_number(agent.session().settings.policy, key)
             agent.numbers[key] = _number(key, value)
         else:
             raise UsageProblem(f"%context set takes KEY=VALUE, not {word!r}; the numbers are: {_numbers(agent)}")

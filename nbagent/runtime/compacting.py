@@ -101,6 +101,7 @@ def set_pin(session: Session, what: str, *, remove: bool) -> str:
     """
     if not what.strip():
         raise UsageProblem("%context pin TURN or %context pin TEXT: say what no policy may drop")
+    _start(session)
     pins = ViewFold(session.tree.path()).view().pins
     node = session.tree.turn(what.strip())
     pin = Pin(target=node.turn, remove=remove) if node is not None else Pin(text=what.strip(), remove=remove)

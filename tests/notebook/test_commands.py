@@ -41,11 +41,20 @@ def runs(code: str) -> Reply:
         ("%agent replay no.json", "there is no such file"),
         ("%agent replay stop", "no recording is being played"),
         ("%agent 'x", "close the quote"),
-        ("%context sho", "it has: show"),
+        ("%context sho", "it has: help, show"),
         ("%context show all", "takes --json only"),
-        ("%context set size=3", "KEY one of window, threshold"),
+        ("%context set size=3", "has no number 'size'"),
         ("%context set window=many", "'many' is not a number"),
         ("%context policy x", "unknown policy 'x'"),
+        ("%context policy gemini", "did you mean 'gemini-cli'?"),
+        ("%context policy pi@first", "has no preset 'first'"),
+        ("%context set threshold=-1", "at least 0"),
+        ("%context compact", "there is no conversation yet"),
+        ("%context undo", "there is no compaction to take back"),
+        ("%context undo all", "takes no words"),
+        ("%context note now", "takes --edit only"),
+        ("%context pin", "say what no policy may drop"),
+        ("%context unpin x", "there is no conversation"),
     ],
 )
 def test_a_line_typed_wrongly_says_what_to_do(kernel: AgentKernel, tmp_path: Path, line: str, says: str) -> None:
@@ -206,7 +215,7 @@ def test_another_session_is_opened_by_name(kernel: AgentKernel, tmp_path: Path) 
 
 
 def test_the_gauge_is_an_estimate_until_the_provider_reports(kernel: AgentKernel, tmp_path: Path) -> None:
-    """Case peers 17, as far as there is no compaction yet."""
+    """Case peers 17; after a compaction: test_agent_context."""
     with FakeMessagesAPI(["ok"], repeat=True) as fake:
         kernel.begin(tmp_path, fake)
         sizes = []
@@ -221,8 +230,8 @@ def test_the_gauge_is_an_estimate_until_the_provider_reports(kernel: AgentKernel
             kernel.run(agent(f"turn {n}"))
         assert sizes[1] < sizes[2]
         assert sizes[2] - sizes[1] < sizes[1] / 10  # the size of the last request, not a sum of all
-        assert (
-            shown(kernel.run("%context set window=50_000 threshold=0.5"))
-            == "window=50,000 threshold=0.5 (25,000 tokens)"
-        )
+        effective = shown(kernel.run("%context set window=50_000 threshold=0.5"))
+        assert effective.startswith("window=50,000 policy=nbagent ")
+        assert "threshold=0.5 " in effective
+        assert "compaction at 25,000 tokens" in shown(kernel.run("%context"))
         assert "of 50,000 tokens" in shown(kernel.run("%context"))

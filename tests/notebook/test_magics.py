@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nbagent.notebook.completion import words_for
+from nbagent.notebook.context_commands import CONTEXT_COMMANDS
 from tests.fakes.messages_api import FakeMessagesAPI
 from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, states
 from tests.notebook.kernel_harness import ROOT
@@ -156,7 +157,7 @@ def test_completion_offers_options_values_and_commands(kernel: AgentKernel, tmp_
     assert kernel.complete("%%agent --mode a") == ["%%agent --mode ask", "%%agent --mode auto"]
     assert {"%agent resume", "%agent tree", "%agent log"} <= set(kernel.complete("%agent "))
     assert kernel.complete("%agent re") == [f"%agent {c}" for c in ("record", "replay", "reset", "resume", "revert")]
-    assert kernel.complete("%context ") == [f"%context {c}" for c in ("policy", "set", "show")]
+    assert kernel.complete("%context ") == [f"%context {c}" for c in sorted(CONTEXT_COMMANDS)]
     assert kernel.complete("%agent mode ") == [f"%agent mode {m}" for m in ("ask", "auto", "plan")]
     assert "import os" in kernel.complete("import o") or "import os" in [c.strip() for c in kernel.complete("import o")]
 

@@ -1,0 +1,160 @@
+"""Compaction, its report and its undoing in a real kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.messages_api import FakeMessagesAPI, Reply, call, http_error, reply, thinking
+from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, texts
+
+pytestmark = pytest.mark.kernel
+
+NOTE = "<draft>let me see</draft><note>## Goal\nadd up the sales\n## Constraints\n(none)\n</note>"
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentKernel]:
+    with running(tmp_path_factory.mktemp("kernel")) as started:
+        yield started
+
+
+def asks_for_note(body: dict[str, Any]) -> bool:
+    return "about to be replaced by a note" in texts(body)[-1]
+
+
+def worker(note: Callable[[], Reply | str] = lambda: NOTE) -> Callable[[dict[str, Any]], Reply | str]:
+    """A model that prints much, then answers; asked for a note it gives `note()`."""
+    count = 0
+
+    def script(body: dict[str, Any]) -> Reply | str:
+        nonlocal count
+        if asks_for_note(body):
+            return note()
+        count += 1
+        if count % 2:
+            return reply(thinking("hm"), call("python", {"code": f"print('row {count}', list(range(700)))"}))
+        return f"Part {count // 2} is done."
+
+    return script
+
+
+def conversation(kernel: AgentKernel, folder: Path, fake: FakeMessagesAPI, turns: int = 3) -> None:
+    kernel.begin(folder, fake)
+    kernel.run("%context set window=20000 threshold=0.95")
+    for i in range(turns):
+        done = kernel.run(agent(f"part {i}: you must never drop column sales_{i}"), cell_id=f"c{i}")
+        assert done.status == "ok", shown(done)
+
+
+def used(kernel: AgentKernel) -> int:
+    kernel.run("report = get_ipython().run_line_magic('context', '')")
+    return int(kernel.value("report.used_tokens"))
+
+
+def test_compacting_shows_sizes_note_and_losses_and_the_gauge_follows_at_once(
+    kernel: AgentKernel, tmp_path: Path
+) -> None:
+    # cases/peers.md 17, cases/claude.md 64: one number, from after the compaction, labelled as estimated
+    with FakeMessagesAPI(worker()) as fake:
+        conversation(kernel, tmp_path, fake)
+        before = used(kernel)
+        report = shown(kernel.run("done = get_ipython().run_line_magic('context', 'compact')\ndone"))
+        after = used(kernel)
+        assert f"{before:,} → {after:,} tokens" in report
+        assert 0 < after < before
+        assert "add up the sales" in report
+        assert kernel.value("report.estimated") is True
+        assert kernel.value("(done.applied, done.policy, done.before_tokens, done.after_tokens)") == (
+            True, "nbagent", before, after,
+        )  # fmt: skip
+        assert kernel.value("[a.text for a in done.lost if a.kind == 'constraint']") == []
+
+
+def test_a_dry_run_changes_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(worker()) as fake:
+        conversation(kernel, tmp_path, fake)
+        journal = next(tmp_path.glob(".nbagent/sessions/*/journal.jsonl"))
+        before, size = journal.read_bytes(), used(kernel)
+        assert "would be compacted" in shown(kernel.run("%context compact --dry-run"))
+        assert journal.read_bytes() == before
+        assert used(kernel) == size
+
+
+def test_after_undo_the_request_is_what_it_was_plus_what_came_since(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(worker()) as fake:
+        conversation(kernel, tmp_path, fake)
+        full = sent(fake)[-1]
+        kernel.run("%context compact --focus the sales")
+        assert "keep above all: the sales" in texts(sent(fake)[-1])[-1]
+        kernel.run(agent("between"), cell_id="between")
+        assert texts(sent(fake)[-1])[0].startswith("<context-note>")
+        assert "is taken back" in shown(kernel.run("%context undo"))
+        kernel.run(agent("after"), cell_id="after")
+        now = sent(fake)[-1]
+        assert texts(now)[:2] == texts(full)[:2]
+        assert [t for t in ("between", "after") if t in texts(now)] == ["between", "after"]
+
+
+@pytest.mark.parametrize(
+    ("note", "why"),
+    [
+        (lambda: reply(call("python", {"code": "1"})), "calls a tool"),
+        (lambda: "<note>  </note>", "empty"),
+        (lambda: reply(fault=http_error(500, "down", headers={"x-should-retry": "false"})), "failed"),
+        (lambda: "<note>" + "\n".join(["this very same line comes again and again, forty letters"] * 9) + "</note>", "repeats"),
+    ],
+)
+def test_a_note_that_cannot_be_used_changes_nothing(
+    kernel: AgentKernel, tmp_path: Path, note: Callable[[], Reply | str], why: str
+) -> None:
+    # cases/peers.md 19, cases/claude.md 49, cases/agents.md 62
+    with FakeMessagesAPI(worker(note)) as fake:
+        conversation(kernel, tmp_path, fake)
+        size = used(kernel)
+        report = shown(kernel.run("%context compact"))
+        assert "Nothing was changed" in report
+        assert why in report
+        assert used(kernel) == size
+
+
+def test_nothing_is_done_by_itself_after_a_compaction(kernel: AgentKernel, tmp_path: Path) -> None:
+    # cases/peers.md 21: no call of its own until the person's next cell; instructions stay in force
+    (tmp_path / "AGENTS.md").write_text("Always answer with the currency.")
+    with FakeMessagesAPI(worker()) as fake:
+        conversation(kernel, tmp_path, fake)
+        kernel.run("%context compact")
+        count = len(fake.requests)
+        kernel.run("1 + 1")
+        assert len(fake.requests) == count
+        kernel.run(agent("thanks"), cell_id="thanks")
+        body = sent(fake)[count]
+        assert texts(body)[-1] == "thanks"  # cases/claude.md 43
+        assert sum("Always answer with the currency." in str(b) for b in body["system"]) == 1
+
+
+def test_the_note_can_be_edited_and_pins_stay(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(worker()) as fake:
+        conversation(kernel, tmp_path, fake)
+        assert "is pinned" in shown(kernel.run("%context pin the tax rate is 19 %"))
+        kernel.run("%context compact")
+        offered = kernel.run("%context note --edit").reply["payload"]
+        assert [p["text"] for p in offered if p["source"] == "set_next_input"] == [
+            "%%context note\n## Goal\nadd up the sales\n## Constraints\n(none)"
+        ]
+        kernel.run("%%context note\n## Goal\nadd up the sales of 2026")
+        assert "of 2026" in shown(kernel.run("%context note"))
+        kernel.run(agent("go"), cell_id="go")
+        note = texts(sent(fake)[-1])[0]
+        assert "of 2026" in note
+        assert "the tax rate is 19 %" in note
+
+
+def test_a_number_that_a_policy_lacks_names_those_it_has(kernel: AgentKernel, tmp_path: Path) -> None:
+    kernel.begin(tmp_path)
+    assert "threshold" in error_line(kernel.run("%context set treshold=0.5"))
+    assert "policy=pi" in shown(kernel.run("%context set policy=pi keep_tokens=9000"))
+    assert "keep_tokens=9000" in shown(kernel.run("%context policy pi"))
