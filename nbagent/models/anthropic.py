@@ -38,6 +38,7 @@ FACTS_TIMEOUT_S = 5.0
 FIRST_WAIT_S, LONGEST_BACKOFF_S = 0.5, 8.0  # the SDK's own back-off, without its jitter
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 10.0, 180.0
 EPHEMERAL: dict[str, str] = {"type": "ephemeral"}
+_MARK = b',"cache_control":' + canonical(EPHEMERAL).encode()
 
 _KEY_VARIABLES = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_IDENTITY_TOKEN",
@@ -310,6 +311,9 @@ def request_bytes(request: Request) -> bytes:
 
 
 def _marked_bytes(message: Message) -> bytes:
+    last = message.blocks[-1] if message.blocks else {}
+    if last.get("type") in ("text", "tool_result", "tool_use", "image") and "cache_control" not in last:
+        return message.to_bytes().removesuffix(b"}]}") + _MARK + b"}]}"  # what is made below, without encoding again
     blocks = [dict(b) for b in message.blocks]
     for block in reversed(blocks):
         if block.get("type") not in ("thinking", "redacted_thinking"):
