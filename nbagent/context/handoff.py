@@ -7,6 +7,8 @@ Each template is a list of sections with what belongs there, in our own words af
 from __future__ import annotations
 
 import re
+import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -185,10 +187,13 @@ def probe_request(note: str) -> str:
 
 
 _NOTE = re.compile(r"<(note|summary|handoff|state_snapshot)>\s*(.*?)\s*(?:</\1>|\Z)", re.S | re.I)
-_DRAFT = re.compile(r"<(draft|analysis|scratchpad|thinking)>.*?(?:</\1>|\Z)", re.S | re.I)
+_DRAFT = re.compile(
+    r"<(draft|analysis|scratchpad|thinking)>.*?(?:</\1>|(?=<(?:note|summary|handoff|state_snapshot)>)|\Z)", re.S | re.I
+)  # one that was not closed ends where the note begins
 _TAG = re.compile(r"</?(?:note|summary|handoff|state_snapshot|draft|analysis|scratchpad)>", re.I)
 _HEADING = re.compile(r"^#{1,4}\s+(.+?)\s*$", re.M)
 LOOP_TIMES, LOOP_CHARS = 8, 40
+LOOP_RATIO, LOOP_LEAST_BYTES = 0.04, 2_000  # prose compresses to a third, a list of alike paths to a tenth
 
 
 def read_note(response: Response) -> HandoffNote | Rejected:
@@ -229,13 +234,16 @@ def parse_note(text: str) -> HandoffNote | Rejected:
 
 def _sections(body: str) -> dict[str, str]:
     found = list(_HEADING.finditer(body))
-    ends = [m.start() for m in found[1:]] + [len(body)]
-    return {m.group(1).strip(" :*#"): body[m.end() : end].strip() for m, end in zip(found, ends, strict=True)}
+    ends = [*(m.start() for m in found[1:]), len(body)]
+    return {m.group(1).strip(" :*#"): body[m.end() : end].strip() for m, end in zip(found, ends, strict=False)}
 
 
 def _loops(body: str) -> bool:
-    lines = [line.strip() for line in body.split("\n") if len(line.strip()) >= LOOP_CHARS]
-    return any(lines.count(line) >= LOOP_TIMES for line in set(lines))
+    lines = Counter(line.strip() for line in body.split("\n") if len(line.strip()) >= LOOP_CHARS)
+    if any(times >= LOOP_TIMES for times in lines.values()):
+        return True
+    content = body.encode("utf-8", "replace")
+    return len(content) >= LOOP_LEAST_BYTES and len(zlib.compress(content)) < LOOP_RATIO * len(content)
 
 
 def missing_sections(note: HandoffNote, template: Template) -> tuple[str, ...]:
