@@ -138,10 +138,7 @@ def prompt_text(prompt: Sequence[Block]) -> str:
 def after_key(key: str, bodies: Iterable[Body]) -> str:
     """Return the parent key for the turn that follows: `key` and the calls made since."""
     made = [
-        canonical([c.name, c.input])
-        for b in bodies
-        if isinstance(b, AssistantMessage)
-        for c in tool_calls(b.blocks)
+        canonical([c.name, c.input]) for b in bodies if isinstance(b, AssistantMessage) for c in tool_calls(b.blocks)
     ]
     return hashlib.sha256("\0".join([key, *made]).encode("utf-8", "replace")).hexdigest()[:24]
 

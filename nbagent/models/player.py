@@ -100,6 +100,11 @@ class Player:
         """Return the recorded result of `call`."""
         return self._results.get(call.id)
 
+    def in_order(self, calls: Iterable[ToolCall]) -> list[ToolCall]:
+        """Return `calls` in the order in which their recorded results came: tools that ran together end in any."""
+        order = {call_id: i for i, call_id in enumerate(self._results)}
+        return sorted(calls, key=lambda call: order.get(call.id, len(order)))
+
     def differs(self, call: ToolCall, recorded: ToolResult, now: ToolResult) -> None:
         """Note a result that came out differently this time."""
         if self.runs is not None and call.name not in self.runs:

@@ -92,8 +92,7 @@ def _with_prefixes(runner: TurnRunner, cassette: Cassette, recorded: RecordedTur
         return replace(body, details={**body.details, "prefix": runner.store_prefix(prefix)})
 
     stretches = tuple(
-        replace(s, before=tuple(map(stored, s.before)), bodies=tuple(map(stored, s.bodies)))
-        for s in recorded.stretches
+        replace(s, before=tuple(map(stored, s.before)), bodies=tuple(map(stored, s.bodies))) for s in recorded.stretches
     )
     return replace(recorded, stretches=stretches)
 
@@ -159,9 +158,7 @@ async def reuse_turn(
     )  # fmt: skip
 
 
-def _reusable(
-    runner: TurnRunner, prompt: str, model: str, policy: str, path: Sequence[Entry]
-) -> RecordedTurn | None:
+def _reusable(runner: TurnRunner, prompt: str, model: str, policy: str, path: Sequence[Entry]) -> RecordedTurn | None:
     """Return the newest completed turn of any branch with this prompt after the very same conversation.
 
     The conversation has to be the same to the byte: thinking in the recorded replies is signed over it.

@@ -25,6 +25,10 @@ class Tape(Protocol):
         """Return the recorded result of `call`; None when the recording does not hold it."""
         ...
 
+    def in_order(self, calls: Iterable[ToolCall]) -> list[ToolCall]:
+        """Return `calls` in the order in which their results came."""
+        ...
+
     def differs(self, call: ToolCall, recorded: ToolResult, now: ToolResult) -> None:
         """Note that running the call brought something else."""
         ...
@@ -56,10 +60,10 @@ class Toolbox:
             return _short(canonical(call.input))
 
     def batches(self, calls: Iterable[ToolCall]) -> list[list[ToolCall]]:
-        """Group `calls` in order: neighbours that may run at the same time share a batch."""
+        """Group `calls` in order, in replay that of the recorded results: neighbours that may run together are one."""
         groups: list[list[ToolCall]] = []
         together = False
-        for call in calls:
+        for call in self.tape.in_order(calls) if self.tape is not None else calls:
             tool = self.tools.get(call.name)
             concurrent = tool is not None and tool.spec.concurrent and self.tape is None
             if concurrent and together and groups:

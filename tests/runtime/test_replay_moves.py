@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from nbagent.models.cassette import Cassette, from_text, load, to_text
 from nbagent.models.scripted import calls, says
 from nbagent.runtime.recording import Recorder
 from nbagent.runtime.turns import TurnRunner
+from nbagent.tools.search import GlobTool
 from tests.runtime.lab import Lab, result_texts
 
 Plan = Callable[[ViewFold], list[Body]]
@@ -171,3 +173,21 @@ def test_a_turn_with_moves_is_not_reused(lab: Lab) -> None:
     lab.open([[python("print('a')")], says("1"), says("again")])
     lab.send("one", "A")
     assert lab.send("one", "A", rerun="reuse").output.text == "again"
+
+
+def test_results_that_came_out_of_order_come_in_that_order_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GlobTool.run
+
+    async def slow(self: GlobTool, input: Any, context: Any) -> Any:
+        await asyncio.sleep(0.05 if input["pattern"] == "a*" else 0)
+        return await run(self, input, context)
+
+    monkeypatch.setattr(GlobTool, "run", slow)
+    lab.open([[calls("glob", pattern="a*"), calls("glob", pattern="b*")], says("done")])
+    lab.send("one", "A")
+    assert "b*" in result_texts(lab.requests[-1])[0]
+    made, first = recorded(lab), lab.sent()
+    lab.close()
+    lab.replay(made)
+    lab.send("one", "A")
+    assert lab.sent() == first
