@@ -11,9 +11,12 @@ from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import Said, Words, only_word
 from nbagent.notebook.compaction_report import CompactionReport
+from nbagent.notebook.compare_report import CompareReport
 from nbagent.notebook.options import OneLineParser, split_line
 from nbagent.notebook.report import ContextReport, RequestReport, RequestSegment
-from nbagent.runtime.compacting import compact, note_in_force, replace_note, set_pin, undo
+from nbagent.notebook.rot_report import RotReport
+from nbagent.runtime.compacting import compact, note_in_force, replace_note, rot_of, set_pin, undo
+from nbagent.runtime.comparing import compare_session
 from nbagent.runtime.contexts import check_number, known_policies
 from nbagent.runtime.doors import request_as_sent
 from nbagent.runtime.ports import TurnOptions
@@ -39,6 +42,7 @@ def context_report(agent: NotebookAgent) -> ContextReport:
         threshold_tokens=round(held.budget.threshold_share * held.budget.window_tokens), used_tokens=held.used_tokens,
         level=held.budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
         cache_hit_rate=held.cache_hit_rate, cost_usd=held.cost_usd, estimated=held.estimated,
+        rot=tuple(rot_of(session)),
     )  # fmt: skip
 
 
@@ -210,6 +214,16 @@ def _unpin(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     return Said(set_pin(agent.session(), " ".join(words), remove=True))
 
 
+def _compare(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompareReport:
+    """Every policy (or NAME ...) on this very conversation: tokens, cost, cache, what is lost."""
+    return CompareReport(comparison=compare_session(agent.session(), words))
+
+
+def _rot(agent: NotebookAgent, words: Words, ask: Ask | None) -> RotReport:
+    """What in the context is stale, conflicting, confusable or distracting."""
+    return RotReport(findings=rot_of(agent.session()))
+
+
 def _help(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """This list."""
     first = {name: (fn.__doc__ or "").strip().splitlines()[0] for name, fn in CONTEXT_COMMANDS.items()}
@@ -218,5 +232,5 @@ def _help(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
 
 CONTEXT_COMMANDS: Mapping[str, Callable[[NotebookAgent, Words, Ask | None], Any]] = {
     "help": _help, "show": _show, "policy": _policy, "set": _set, "compact": _compact, "undo": _undo, "note": _note,
-    "pin": _pin, "unpin": _unpin,
+    "pin": _pin, "unpin": _unpin, "compare": _compare, "rot": _rot,
 }  # fmt: skip

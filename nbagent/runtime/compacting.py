@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nbagent.context.rot import RotFinding
 from nbagent.core.entries import Compaction, Entry, Pin, Restore, TurnStart
 from nbagent.core.errors import UsageProblem
 from nbagent.core.tree import SessionTree
@@ -11,6 +12,7 @@ from nbagent.core.view import ViewFold
 from nbagent.runtime.contexts import CompactionResult, compact_by_hand, last_compaction
 from nbagent.runtime.ports import TurnPorts
 from nbagent.runtime.session import Session
+from nbagent.runtime.turn_notes import find_rot
 from nbagent.runtime.turns import TurnRunner
 from nbagent.runtime.writer import NoLog, SessionWriter
 
@@ -113,6 +115,12 @@ def set_pin(session: Session, what: str, *, remove: bool) -> str:
     session.runner.writer.write(pin)
     word = "is no longer pinned" if remove else "is pinned: no compaction drops it"
     return f"{'Turn ' + node.turn if node else 'The text'} {word}."
+
+
+def rot_of(session: Session) -> tuple[RotFinding, ...]:
+    """Return what is stale, conflicting, confusable or distracting in the context now."""
+    path = session.tree.path()
+    return find_rot(ViewFold(path).view(), path, session.runner.folder)
 
 
 def _start(session: Session) -> TurnStart:
