@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from nbagent.core.errors import MissingKey, ModelFailed, one_line
-from nbagent.core.messages import Message, Request, Response, canonical
+from nbagent.core.messages import Request, Response
+from nbagent.models.anthropic_body import BodyMaker
 from nbagent.models.anthropic_failures import failure_of
 from nbagent.models.anthropic_platforms import Platform, missing_library, open_platform
 from nbagent.models.catalog import ModelFacts, lookup, without_platform
@@ -37,8 +38,6 @@ MAX_WAIT_S = 60.0  # a longer Retry-After is not slept through: the person is to
 FACTS_TIMEOUT_S = 5.0
 FIRST_WAIT_S, LONGEST_BACKOFF_S = 0.5, 8.0  # the SDK's own back-off, without its jitter
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 10.0, 180.0
-EPHEMERAL: dict[str, str] = {"type": "ephemeral"}
-_MARK = b',"cache_control":' + canonical(EPHEMERAL).encode()
 
 _KEY_VARIABLES = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_IDENTITY_TOKEN",
@@ -89,6 +88,7 @@ class AnthropicModel:
         self._client: AsyncAnthropic | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._imported = False
+        self._bodies = BodyMaker()
         self._max_tries = max_tries
         self._read_timeout_s = read_timeout_s
         self._platform = platform
@@ -175,7 +175,7 @@ class AnthropicModel:
 
     async def call(self, request: Request, watch: Watch) -> Response:
         """Send `request`, streaming; see Model. A call that brought nothing is tried again, visibly and with bounds."""
-        body = request_bytes(replace(request, model=without_platform(request.model)))
+        body = self._bodies.body(replace(request, model=without_platform(request.model)))
         for attempt in range(1, self._max_tries + 1):
             failure = await self._attempt(body, watch)
             if failure is None:
@@ -283,43 +283,6 @@ def _whole(message: Mapping[str, Any], watch: Watch) -> None:
     for index, block in enumerate(watch.reply.finished):
         if block.get("type") == "text":
             watch.on_text(index, str(block.get("text") or ""))
-
-
-def request_bytes(request: Request) -> bytes:
-    """Return the body of a streaming request: stored message bytes joined, with the cache marks spliced in.
-
-    Each message's bytes are made once (`Message.to_bytes`); only those that carry a mark are made anew.
-    """
-    marked = set(request.breakpoints)
-    system = [dict(b) for b in request.prefix.system]
-    tools = list(request.prefix.tools)
-    if system:
-        system[-1]["cache_control"] = EPHEMERAL
-    elif tools:
-        tools[-1] = {**tools[-1], "cache_control": EPHEMERAL}
-    head: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens, "stream": True}
-    head.update(request.options)
-    if system:
-        head["system"] = system
-    if tools:
-        head["tools"] = tools
-    parts = [_marked_bytes(m) if i in marked else m.to_bytes() for i, m in enumerate(request.messages)] or [b""]
-    # Into the first and the last part, since a `+` after the join would copy the whole conversation again.
-    parts[0] = canonical(head)[:-1].encode() + b',"messages":[' + parts[0]
-    parts[-1] += b"]}"
-    return b",".join(parts)
-
-
-def _marked_bytes(message: Message) -> bytes:
-    last = message.blocks[-1] if message.blocks else {}
-    if last.get("type") in ("text", "tool_result", "tool_use", "image") and "cache_control" not in last:
-        return message.to_bytes().removesuffix(b"}]}") + _MARK + b"}]}"  # what is made below, without encoding again
-    blocks = [dict(b) for b in message.blocks]
-    for block in reversed(blocks):
-        if block.get("type") not in ("thinking", "redacted_thinking"):
-            block["cache_control"] = EPHEMERAL
-            break
-    return canonical({"role": message.role, "content": blocks}).encode()
 
 
 def _ended(reply: ReplyBuilder) -> Response:

@@ -11,7 +11,8 @@ from typing import Any
 from nbagent.context.tail import CellRun
 from nbagent.core.entries import TurnStart, UsageReported
 from nbagent.core.messages import Request
-from nbagent.models.anthropic import has_credentials, request_bytes
+from nbagent.models.anthropic import has_credentials
+from nbagent.models.anthropic_body import request_bytes
 from nbagent.models.cassette import load as load_cassette
 from nbagent.models.registry import SCRIPTED
 from nbagent.runtime.places import known_sessions

@@ -12,7 +12,7 @@ from nbagent.context.assemble import MESSAGE_BREAKPOINTS, assemble, breakpoints
 from nbagent.core.entries import Body
 from nbagent.core.messages import Message, Request
 from nbagent.core.view import View, build_view
-from nbagent.models.anthropic import request_bytes
+from nbagent.models.anthropic_body import request_bytes
 from tests.core.builders import MODEL, PREFIX, call, reply, result, says, stamp, start, steer, thinks, user
 
 
