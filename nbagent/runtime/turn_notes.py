@@ -1,4 +1,4 @@
-"""What the tail of a turn tells besides the notebook: files changed on disk, sources that rot, a step of occupancy."""
+"""What the tail of a turn tells besides the notebook: files changed on disk, sources that rot, occupancy, pins."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from nbagent.core.view import View
 MOST_FILES: Final = 200  # looked at on the disk for one tail
 HASHED_BYTES: Final = 16 * 1024 * 1024  # of a file whose time changed and whose size did not
 ROT: Final = "rot"
+PINS: Final = "pins"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,11 @@ def turn_notes(
     if level is not None:
         lines.append(level_line(level, used_tokens, budget))
         marks[LEVEL] = level
+    pinned = [p.text for p in view.pins if p.text]
+    new = [text for text in pinned if text not in (told.get(PINS) or ())]
+    if new:
+        lines += [f"The person pinned this, it holds from now on: {text}" for text in new]
+        marks[PINS] = pinned
     findings = find_rot(view, path, root)
     before = [str(key) for key in told.get(ROT) or ()]
     if text := reminders(findings, before):
