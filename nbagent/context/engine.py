@@ -1,30 +1,35 @@
 """The engine: asks the policy before each model call and carries its plan out. One code path for all compactions.
 
 A generator of effects, like the turn that it is part of. Atomic: a compaction that fails or is stopped has
-written nothing that changes the view. At most three in a row; after three failures a cool-down.
+written nothing that changes the view. At most three in a row; after three failures a cool-down. A request of the
+person that has no reply yet is never part of what is replaced; one whose turn is open stays word for word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nbagent.context.handoff import TEMPLATES, HandoffNote, Rejected, handoff_request, probe_request, read_note
 from nbagent.context.measure import Meter
-from nbagent.context.moves import head_and_tail, prune, shown_results
+from nbagent.context.moves import cut_keeping, head_and_tail, pending_start, prune, shown_results
 from nbagent.context.note import NoteParts, compose_note, shown_again, users_messages
 from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation
-from nbagent.context.transcript import message_texts, serialised
+from nbagent.context.transcript import message_texts, messages_without, serialised
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Append, CallModel, Effect, ReadNow, Say
 from nbagent.core.entries import (
+    AssistantMessage,
     Body,
     Compaction,
     Entry,
     Pruning,
     Report,
     Restore,
+    Snapshot,
+    Steering,
+    TurnEnd,
     TurnStart,
     UsageReported,
     UserMessage,
@@ -41,6 +46,7 @@ DROP_SHARE = 0.2  # CC-C5: the oldest exchanges that go when the request itself 
 
 NO_NOTE = "(no note could be written; what follows was collected by machine)"
 DROPPED = "(the oldest part was left out without a note)"
+OFF = "off"  # the policy that manages nothing: nothing is masked either
 
 Flow = Generator[Effect, Any, "str | None"]
 MachineNote = Callable[[Sequence[Entry], Sequence[Entry], int], str]
@@ -60,7 +66,8 @@ class Engine:
     """What one turn's context management works with. `make_request` turns messages into a request of this turn.
 
     `machine_note(replaced, kept, limit_tokens)` lists what must not get lost; `skills_note` is attached again;
-    `flush` may let the model store what matters first; `fresh_prefix` gives the digest of a prefix made anew.
+    `flush` may let the model store what matters first; `fresh_prefix` makes the prefix anew and gives its digest as
+    `prefix`, with what else a compaction has to remember of it. `model` is the model that notes are asked of.
     """
 
     policy: Policy
@@ -74,23 +81,29 @@ class Engine:
     machine_note: MachineNote = _no_machine_note
     flush: FlushHook = _no_flush
     skills_note: Callable[[Sequence[Entry]], str] = lambda replaced: ""
-    fresh_prefix: Callable[[], str] = lambda: ""
+    fresh_prefix: Callable[[], Mapping[str, Any]] = dict
+    model: str = ""
     focus: str = ""
     edited: str | None = None
     sent: set[str] = field(default_factory=set)
+    halted: list[str] = field(default_factory=list)
 
     # ------------------------------------------------------------ before a call
 
     def before_call(self, fold: ViewFold) -> Flow:
         """Let the policy act before the next call. Returns the line that ends the turn, None to go on."""
+        if self.halted:
+            return self.halted.pop()
         situation = yield from self.situation(fold, "before_call")
         if line := self.fixed_too_large(situation):
             return line
         for move in self.policy.plan(situation):
             if isinstance(move, Prune):
                 yield from self._prune(fold, move)
-            elif not self.waits(fold.path, situation):
-                done = yield from self.compact(fold, move, "before_call")
+                continue
+            kept = keeping_request(fold, move)
+            if kept is not None and not self.waits(fold.path, situation):
+                done = yield from self.compact(fold, kept, "before_call")
                 if done == "stopped":
                     return done
         unfit = yield from self.fit(fold)
@@ -98,17 +111,35 @@ class Engine:
         return unfit
 
     def on_overflow(self, fold: ViewFold) -> Generator[Effect, Any, bool]:
-        """Make the context smaller after the provider said it does not fit. Returns whether it is."""
+        """Make the context smaller after the provider said it does not fit. Returns whether to try again.
+
+        What is not smaller is not sent again (CR-C1). When the person stops it, the next `before_call` says so.
+        """
+        if self.policy.name == OFF:
+            return False
         before = self.estimate(fold.view())
         situation = yield from self.situation(fold, "overflow")
-        for move in self.policy.plan(situation):
+        plan = self.policy.plan(situation)
+        for move in plan:
             if isinstance(move, Prune):
-                yield from self._append(fold, Pruning(placeholders=move.placeholders, reason=move.reason))
-            else:
-                yield from self.compact(fold, move, "overflow")
+                yield from self._prune(fold, move)
+            elif (yield from self._compact_now(fold, move)) == "stopped":
+                return True
         if self.estimate(fold.view()) >= before:
             yield from self._mask_all(fold, keep=2)
+        if self.estimate(fold.view()) >= before and not any(isinstance(m, Compact) for m in plan):
+            quarter = cut_keeping(situation, (situation.used_tokens - situation.fixed_tokens) // 4)
+            last = Compact(first_kept=quarter, reason="the request did not fit")
+            if (yield from self._compact_now(fold, last)) == "stopped":
+                return True
         return self.estimate(fold.view()) < before
+
+    def _compact_now(self, fold: ViewFold, move: Compact) -> Generator[Effect, Any, str]:
+        kept = keeping_request(fold, move)
+        done = "" if kept is None else (yield from self.compact(fold, kept, "overflow"))
+        if done == "stopped":
+            self.halted.append(done)
+        return done
 
     def situation(self, fold: ViewFold, reason: Reason) -> Generator[Effect, Any, Situation]:
         """Return what the policy sees now."""
@@ -122,7 +153,8 @@ class Engine:
         )  # fmt: skip
         return Situation(
             path=fold.path, view=view, tokens=tokens, used_tokens=self.predict(view), fixed_tokens=self.fixed_tokens(),
-            budget=self.budget, moment=moment, binds_thinking=self.binds_thinking, sent=frozenset(self.sent),
+            budget=self.budget, moment=moment, binds_thinking=self.binds_thinking,
+            sent=frozenset(self.sent.union(answered(fold.path))),
         )  # fmt: skip
 
     def fixed_tokens(self) -> int:
@@ -155,8 +187,8 @@ class Engine:
         if undone(path) and situation.share < NEAR_OVERFLOW:
             return True
         failed_at = failures(path)
-        if len(failed_at) >= MAX_TRIES and situation.moment.now - failed_at[-1] < COOL_DOWN_S:
-            return True
+        if len(failed_at) >= MAX_TRIES and 0 <= situation.moment.now - failed_at[-1] < COOL_DOWN_S:
+            return True  # a clock that was set back does not make it wait for days
         return in_a_row(path) >= MAX_TRIES
 
     # ------------------------------------------------------------ compaction
@@ -173,14 +205,14 @@ class Engine:
             if reason != "manual" and move.style.last_resort == "extract":
                 note = HandoffNote(text=NO_NOTE, sections={})
             elif reason != "manual" and move.style.last_resort == "drop":
-                note = HandoffNote(text=DROPPED, sections={})
+                note, move = HandoffNote(text=DROPPED, sections={}), (yield from self._oldest(fold, move, reason))
             else:
                 return (yield from self._failed(fold, outcome.reason))
         else:
             note = outcome
         body = self.compaction(fold, move, note)
         after = self.predict(self._preview(fold, body))
-        if after > move.style.reject_above * before and reason != "overflow":
+        if after >= before or (after > move.style.reject_above * before and reason != "overflow"):
             return (yield from self._failed(fold, f"the note would leave {after:,} of {before:,} tokens"))
         yield from self._append(fold, _with_sizes(body, before, after))
         saved = f"{before:,} → {after:,} tokens"
@@ -198,18 +230,17 @@ class Engine:
         style, count = move.style, self.meter.text
         users_limit = style.users_tokens and min(style.users_tokens, self.budget.window_tokens // 10)
         machine_limit = style.appendix_tokens and min(style.appendix_tokens, self.budget.window_tokens // 20)
-        pending = pending_request(replaced, kept)
         parts = NoteParts(
             handoff=note.text,
-            users=users_messages(replaced, max(users_limit, count(pending) + 20 if pending else 0), count),
+            users=users_messages(replaced, users_limit, count, whole=pending_request(replaced, kept)),
             machine=self.machine_note(replaced, kept, machine_limit) if machine_limit else "",
             attached=shown_again(replaced, kept, self._scaled(style), count) if style.reattach else "",
             skills=self.skills_note(replaced), recent=recent,
         )  # fmt: skip
-        prefix = self.fresh_prefix() if view.turn_ended or not view.steps else ""
+        told = any(isinstance(e.body, Snapshot) and "files" in e.body.topics for e in kept)
         details = {
             "policy": self.policy.name, "handoff": note.text, "template": style.template,
-            **({"prefix": prefix} if prefix else {}),
+            **({} if told else self.fresh_prefix()),  # what the kept part tells of a changed file is told once
         }  # fmt: skip
         return Compaction(first_kept=first_kept, note=compose_note(parts), reason=move.reason, details=details)
 
@@ -233,7 +264,7 @@ class Engine:
         dropped = 0.0
         note: HandoffNote | Rejected = Rejected(reason="not asked")
         for _ in range(MAX_TRIES):
-            request = self._ask(fold.view(), asked, move, dropped)
+            request = self._ask(fold, asked, move, dropped)
             if request is None:
                 return Rejected(reason="the conversation does not fit the window, even shortened")
             response: Response = yield CallModel(request=request, step=0, purpose="handoff")
@@ -245,6 +276,8 @@ class Engine:
                 break
             if note.shorter_helps:
                 dropped += DROP_SHARE
+            elif response.error is not None:
+                break  # the client has tried again already
         if isinstance(note, HandoffNote) and move.style.probe:
             note = yield from self._probed(fold, move, note, dropped)
         return note
@@ -252,7 +285,7 @@ class Engine:
     def _probed(
         self, fold: ViewFold, move: Compact, note: HandoffNote, dropped: float
     ) -> Generator[Effect, Any, HandoffNote | Rejected]:
-        request = self._ask(fold.view(), probe_request(note.text), move, dropped)
+        request = self._ask(fold, probe_request(note.text), move, dropped)
         if request is None:
             return note
         response: Response = yield CallModel(request=request, step=0, purpose="probe")
@@ -262,19 +295,32 @@ class Engine:
         better = read_note(response)
         return better if isinstance(better, HandoffNote) else note
 
-    def _ask(self, view: View, text: str, move: Compact, dropped: float) -> Request | None:
-        """Return the request for a note: the conversation goes on with `text`, or is sent as a transcript."""
+    def _ask(self, fold: ViewFold, text: str, move: Compact, dropped: float) -> Request | None:
+        """Return the request for a note: the conversation goes on with `text`, or is sent as a transcript.
+
+        A request that has no reply yet is not shown: it is kept, and the note is about what came before (agents 25).
+        """
+        view = fold.view()
+        messages = _before_request(fold, view)
         room = min(move.style.reply_tokens, self.budget.max_output_tokens)
         limit = self.budget.window_tokens - min(room, self.budget.window_tokens // 8) - self.fixed_tokens()
         size = self.estimate(view) - self.fixed_tokens()
-        if not move.style.serialised and not dropped and size + self.meter.text(text) <= limit:
-            return self.make_request(_with_question(view.messages, text), room)
+        as_text = move.style.serialised or bool(dropped) or (self.model and view.model != self.model)
+        if not as_text and size + self.meter.text(text) <= limit:
+            return self.make_request(_with_question(messages, text), room)
         for shorter in (dropped, dropped + DROP_SHARE, dropped + 2 * DROP_SHARE, 0.8):
-            transcript = serialised(view, drop_share=shorter)
+            transcript = serialised(messages, drop_share=shorter)
             whole = f"<transcript>\n{transcript}\n</transcript>\n\n{text}"
             if self.meter.text(whole) <= limit:
                 return self.make_request((Message("user", (text_block(whole),)),), room)
         return None
+
+    def _oldest(self, fold: ViewFold, move: Compact, reason: Reason) -> Generator[Effect, Any, Compact]:
+        """Return the move that drops the oldest fifth, or more when its policy keeps less than the rest."""
+        situation = yield from self.situation(fold, reason)
+        history = situation.used_tokens - situation.fixed_tokens
+        fifth = cut_keeping(situation, int((1 - DROP_SHARE) * history))
+        return move if fifth is None else replace(move, first_kept=fifth)
 
     def _paid(self, fold: ViewFold, response: Response) -> Generator[Effect, Any, None]:
         if response.usage:
@@ -298,7 +344,7 @@ class Engine:
         limit = self.budget.window_tokens - min(self.budget.reserve_tokens, self.budget.window_tokens // 10)
         if self.predict(fold.view()) <= limit:
             return None
-        for keep in (2, 0):
+        for keep in (2, 0) if self.policy.name != OFF else ():
             yield from self._mask_all(fold, keep=keep)
             if self.predict(fold.view()) <= limit:
                 return None
@@ -336,6 +382,34 @@ class Engine:
         return ViewFold([*path, Entry("preview", path[-1].id if path else None, 0.0, body)]).view()
 
 
+def _before_request(fold: ViewFold, view: View) -> Sequence[Message]:
+    """Return the conversation without a request that has no reply yet."""
+    at = pending_start(fold.path, view)
+    if at is None:
+        return view.messages
+    later = {e.id for e in fold.path[at:] if not isinstance(e.body, Compaction)}
+    return messages_without(view, later) or view.messages
+
+
+def keeping_request(fold: ViewFold, move: Compact) -> Compact | None:
+    """Return `move` such that a request without a reply is kept whole; None when nothing stands before it."""
+    view = fold.view()
+    at = pending_start(fold.path, view)
+    if at is None:
+        return move
+    positions = {e.id: i for i, e in enumerate(fold.path)}
+    if move.first_kept is not None and positions[move.first_kept] <= at:
+        return move
+    before = any(positions[p.entry_id] < at for p in view.pieces if p.entry_id != view.compaction)
+    return replace(move, first_kept=fold.path[at].id) if before else None
+
+
+def answered(path: Sequence[Entry]) -> set[str]:
+    """Return the entries that a reply on `path` was asked with: they have been sent."""
+    last = next((i for i in range(len(path) - 1, -1, -1) if isinstance(path[i].body, AssistantMessage)), 0)
+    return {e.id for e in path[:last]}
+
+
 def _with_question(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
     if messages and messages[-1].role == "user":
         return (*messages[:-1], Message("user", (*messages[-1].blocks, text_block(text))))
@@ -355,14 +429,21 @@ def split(fold: ViewFold, first_kept: str | None) -> tuple[list[Entry], list[Ent
     return path[:at], path[at:]
 
 
-def pending_request(replaced: Sequence[Entry], kept: Sequence[Entry]) -> str:
-    """Return the request of an open turn that begins in the replaced part; it must survive word for word."""
+def pending_request(replaced: Sequence[Entry], kept: Sequence[Entry]) -> frozenset[str]:
+    """Return what the person said in a turn that is not completed and begins in the replaced part.
+
+    These entries must survive word for word: the turn goes on, now or when it is resumed.
+    """
+    found: set[str] = set()
     if any(isinstance(e.body, TurnStart) for e in kept):
-        return ""
+        return frozenset()
     for entry in reversed(replaced):
-        if isinstance(entry.body, UserMessage):
-            return "".join(str(b.get("text", "")) for b in entry.body.blocks if b.get("type") == "text")
-    return ""
+        body = entry.body
+        if isinstance(body, TurnStart) or (isinstance(body, TurnEnd) and body.outcome == "completed"):
+            break
+        if isinstance(body, UserMessage | Steering):
+            found.add(entry.id)
+    return frozenset(found)
 
 
 def failures(path: Sequence[Entry]) -> list[float]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from nbagent.context.policy import Prune, Situation
 from nbagent.core.cuts import cut_points
-from nbagent.core.entries import AssistantMessage, ToolResult, UserMessage
+from nbagent.core.entries import AssistantMessage, Entry, ToolResult, UserMessage
 from nbagent.core.messages import canonical, joined_text, tool_calls
-from nbagent.core.view import Piece
+from nbagent.core.view import Piece, View
 
 PLACEHOLDER_TOKENS = 40  # what a placeholder costs, about
 LABEL_CHARS = 100
@@ -30,7 +30,13 @@ class Shown:
 
 
 def shown_results(situation: Situation) -> tuple[Shown, ...]:
-    """Return the results in the view that are not pruned, oldest first."""
+    """Return the results in the view that are not pruned, oldest first.
+
+    Inside a tool loop whose thinking is bound to its prefix only the results since its last reply: pruning an older
+    one would have to wait until the loop is over, and free nothing.
+    """
+    positions = _positions(situation)
+    bound = positions.get(situation.view.bound or "", -1)
     bodies = {e.id: e.body for e in situation.path if isinstance(e.body, ToolResult)}
     calls = {
         c.id: c for e in situation.path if isinstance(e.body, AssistantMessage) for c in tool_calls(e.body.blocks)
@@ -46,7 +52,7 @@ def shown_results(situation: Situation) -> tuple[Shown, ...]:
             turns += 1
         elif piece.category == "tool results" and piece.entry_id not in situation.view.pruned:
             body = bodies.get(piece.entry_id)
-            if body is not None:
+            if body is not None and positions[piece.entry_id] > bound:
                 found.append((piece, body, situation.tokens[index], steps, turns))
     return tuple(
         Shown(
@@ -139,7 +145,7 @@ def cut_keeping(situation: Situation, keep_tokens: int, *, turns_only: bool = Fa
     floor = kept_from.get(situation.view.compaction or "", -1)
     points = [p for p in cut_points(situation.path) if p.turn or not turns_only]
     allowed = [p for p in points if p.index >= first and p.index > _first_kept_index(situation, floor)]
-    pending = _pending_start(situation)
+    pending = pending_start(situation.path, situation.view)
     if pending is not None:
         before = [p for p in points if p.index <= pending]
         allowed = [p for p in allowed if p.index <= pending] or before[-1:]
@@ -159,15 +165,11 @@ def _first_kept_index(situation: Situation, floor: int) -> int:
     return -1
 
 
-def _pending_start(situation: Situation) -> int | None:
+def pending_start(path: Sequence[Entry], view: View) -> int | None:
     """Return the position of the turn whose request has no reply yet; None when there is none."""
-    if situation.view.turn_ended or situation.view.turn is None or situation.view.steps:
+    if view.turn_ended or view.turn is None or view.steps:
         return None
-    for index in range(len(situation.path) - 1, -1, -1):
-        entry = situation.path[index]
-        if entry.body is situation.view.turn:
-            return index
-    return None
+    return next((i for i in range(len(path) - 1, -1, -1) if path[i].body is view.turn), None)
 
 
 def tokens_before(situation: Situation, first_kept: str | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from nbagent.context.policy import NoteStyle
@@ -45,24 +45,31 @@ def compose_note(parts: NoteParts) -> str:
     return "\n\n".join([*pieces, "</context-note>"])
 
 
-def users_messages(replaced: Iterable[Entry], limit_tokens: int, count: Callable[[str], int]) -> str:
+def users_messages(
+    replaced: Iterable[Entry], limit_tokens: int, count: Callable[[str], int], *, whole: Collection[str] = ()
+) -> str:
     """Return the person's messages among `replaced`, oldest first; beyond the limit older ones are cut, then counted.
 
-    Every message is kept in some form as long as a line of each fits; the newest is kept whole before all others.
+    Every message is kept in some form as long as a line of each fits. The entries `whole` are kept as they are,
+    whatever the limit: what is asked in an open turn.
     """
-    texts = [t for e in replaced if (t := _said(e))]
-    if not texts or limit_tokens <= 0:
-        return ""
+    texts = [(t, e.id in whole) for e in replaced if (t := _said(e))]
     kept: list[str] = []
-    left = limit_tokens
-    for i, text in enumerate(reversed(texts)):
-        reserve = min(left // 4, 30 * (len(texts) - i - 1))
-        room = max(0, left - reserve)
-        shown = text if count(text) <= room else _shortened(text, room, count)
-        if not shown:
-            break
-        kept.append(shown)
-        left -= count(shown) + 4
+    left = max(0, limit_tokens - sum(count(t) + 4 for t, as_it_is in texts if as_it_is))
+    others = sum(not as_it_is for _, as_it_is in texts)
+    full = False
+    for text, as_it_is in reversed(texts):
+        shown = text
+        if not as_it_is:
+            others -= 1
+            room = max(0, left - min(left // 4, 30 * others))
+            shown = "" if full else text if count(text) <= room else _shortened(text, room, count)
+            left -= count(shown) + 4
+        full = full or not shown
+        if shown:
+            kept.append(shown)
+    if not kept:
+        return ""
     lines = [f"- {t}" for t in reversed(kept)]
     if len(kept) < len(texts):
         lines.insert(0, OMITTED.format(count=len(texts) - len(kept)))
@@ -70,11 +77,16 @@ def users_messages(replaced: Iterable[Entry], limit_tokens: int, count: Callable
 
 
 def _said(entry: Entry) -> str:
-    if isinstance(entry.body, UserMessage):
-        return joined_text(entry.body.blocks[:1]).strip()
-    if isinstance(entry.body, Steering) and entry.body.by == "person":
-        return entry.body.text.strip()
-    return ""
+    """Return what the person wrote, without what was attached; of an image only that there was one."""
+    body = entry.body
+    if isinstance(body, Steering):
+        return body.text.strip() if body.by == "person" else ""
+    if not isinstance(body, UserMessage):
+        return ""
+    texts = [str(b.get("text", "")).strip() for b in body.blocks if b.get("type") == "text"]
+    images = sum(b.get("type") == "image" for b in body.blocks)
+    shown = [f"(with {images} image{'s' if images > 1 else ''}, no longer shown)"] if images else []
+    return "\n".join([*(t for t in texts if t and not t.startswith("<attached")), *shown])
 
 
 def _shortened(text: str, room_tokens: int, count: Callable[[str], int]) -> str:

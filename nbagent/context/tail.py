@@ -7,11 +7,11 @@ day, files and tools comes here, only when it changed; what was told is kept as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nbagent.core.entries import Entry, Snapshot
+from nbagent.core.entries import Compaction, Entry, Restore, Snapshot
 from nbagent.core.messages import JsonObject
 
 MAX_NAMES = 40
@@ -59,11 +59,30 @@ class Surroundings:
 
 
 def last_state(path: Sequence[Entry]) -> JsonObject:
-    """Return the state that the snapshots on `path` add up to."""
+    """Return the state that the snapshots on `path` add up to; a prefix made anew tells of the files as well."""
     state: dict[str, Any] = {}
+    before: dict[str, Any] = {}
     for entry in path:
-        if isinstance(entry.body, Snapshot):
-            state.update(entry.body.state)
+        body = entry.body
+        if isinstance(body, Snapshot):
+            state.update(body.state)
+        elif isinstance(body, Compaction) and "files" in body.details:
+            before[entry.id], state["files"] = state.get("files"), body.details["files"]
+        elif isinstance(body, Restore) and body.cancels in before:
+            state["files"] = before.pop(body.cancels)
+    return state
+
+
+def told_state(path: Sequence[Entry], shown: Collection[str]) -> JsonObject:
+    """Return what the model was told and still knows: a day or a mask that is hidden by a note is told again.
+
+    `shown` are the entries that the model still sees.
+    """
+    state = dict(last_state(path))
+    for key, topic in (("today", "date"), ("masked", "tools")):
+        told = next((e for e in reversed(path) if isinstance(e.body, Snapshot) and topic in e.body.topics), None)
+        if told is not None and told.id not in shown:
+            state.pop(key, None)
     return state
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from nbagent.core.messages import Block, Message, canonical, is_thinking
 from nbagent.core.view import View
@@ -10,9 +10,22 @@ from nbagent.core.view import View
 RESULT_CHARS = 2_000  # pi and OpenCode: more of a result does not go into a summary request
 
 
-def serialised(view: View, *, drop_share: float = 0.0) -> str:
-    """Return the conversation as labelled text, without thinking, each result cut; the oldest share is left out."""
-    parts = message_texts(view.messages)
+def messages_without(view: View, entry_ids: Collection[str]) -> tuple[Message, ...]:
+    """Return the messages of a view without what some entries contributed."""
+    made: list[Message] = []
+    for piece in view.pieces:
+        if piece.entry_id in entry_ids:
+            continue
+        if made and made[-1].role == piece.role:
+            made[-1] = Message(piece.role, made[-1].blocks + piece.blocks)
+        else:
+            made.append(Message(piece.role, piece.blocks))
+    return tuple(made)
+
+
+def serialised(messages: Sequence[Message], *, drop_share: float = 0.0) -> str:
+    """Return a conversation as labelled text, without thinking, each result cut; the oldest share is left out."""
+    parts = message_texts(messages)
     drop = int(len(parts) * min(1.0, max(0.0, drop_share)))
     note = [f"[{drop} earlier messages left out]"] if drop else []
     return "\n\n".join([*note, *parts[drop:]])

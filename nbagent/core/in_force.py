@@ -8,9 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from nbagent.core.entries import AssistantMessage, Body, Compaction, Entry, Pruning, Restore, TurnStart
 from nbagent.core.messages import Block, is_blank, is_signed_thinking, is_thinking, is_tool_call, tool_calls
+
+Voice: TypeAlias = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Voices:
+    """What thinking is bound to besides the messages, along a path: the model, and the stored system text and tools.
+
+    A turn says both; a compaction may have made the prefix anew, until it is taken back.
+    """
+
+    now: Voice | None = None
+    _root: str = ""
+    _made: dict[str, str] = field(default_factory=dict)
+
+    def take(self, entry: Entry) -> None:
+        """Note an entry that may change them."""
+        body = entry.body
+        if isinstance(body, TurnStart):
+            self._root = self._root or body.prefix
+            self.now = voice_of(body)
+        elif isinstance(body, Compaction) and body.details.get("prefix"):
+            self._made[entry.id] = str(body.details["prefix"])
+            self._behind(self._made[entry.id])
+        elif isinstance(body, Restore) and self._made.pop(body.cancels, None) is not None:
+            self._behind(next(reversed(self._made.values()), self._root))
+
+    def _behind(self, prefix: str) -> None:
+        self.now = None if self.now is None else (self.now[0], prefix)
 
 
 @dataclass(slots=True)
@@ -112,15 +142,17 @@ def collect_moves(path: Sequence[Entry]) -> Moves:
     moves = Moves(position={e.id: i for i, e in enumerate(path)})
     last: int | None = None  # the last reply that is sent
     asked: dict[int, int] = {}  # a bound reply -> where the next reply was asked for
-    voices: list[tuple[str, str] | None] = []
-    voice: tuple[str, str] | None = None
+    voices: list[Voice | None] = []
+    speaking = Voices()
     for i, entry in enumerate(path):
         body = entry.body
-        if isinstance(body, TurnStart):
-            voice = voice_of(body)
-        voices.append(voice)
+        if isinstance(body, TurnStart | Compaction | Restore):
+            speaking.take(entry)
+        voices.append(speaking.now)
         if isinstance(body, AssistantMessage) and speaks(body):
-            if last in asked:
+            if last in asked and last < moves.first_kept(moves.compaction):
+                del asked[last]  # hidden behind a note: what follows was not signed over it
+            elif last in asked:
                 asked[last] = i
             last = i
             if binds_thinking(body):
@@ -148,7 +180,7 @@ def _loop_up_to(path: Sequence[Entry], position: int) -> list[int]:
     return loop
 
 
-def voice_of(start: TurnStart) -> tuple[str, str]:
+def voice_of(start: TurnStart) -> Voice:
     """Return what thinking is bound to besides the messages: the model, and the stored system text and tools."""
     return start.model, start.prefix
 

@@ -43,7 +43,7 @@ from nbagent.core.entries import (
     UserMessage,
 )  # fmt: skip
 from nbagent.core.errors import BrokenPath
-from nbagent.core.in_force import Moves, collect_moves, voice_of, whole_blocks
+from nbagent.core.in_force import Moves, Voice, Voices, collect_moves, voice_of, whole_blocks
 from nbagent.core.messages import (
     Block,
     Message,
@@ -143,6 +143,7 @@ class ViewFold:
         self._flat: dict[str, ToolCall] = {}
         self._cut: str | None = None
         self._turn: TurnStart | None = None
+        self._voices = Voices()
         self._turn_ended = True
         self._steps = 0
         self._usage: UsageReported | None = None
@@ -184,14 +185,17 @@ class ViewFold:
         return not kinds.isdisjoint(_MOVES) or (bool(self._moves.waiting) and AssistantMessage in kinds)
 
     def _voice_changes(self, added: Sequence[Entry]) -> bool:
-        known = {voice_of(self._turn)} if self._turn else set()
+        known = {self._voices.now} if self._voices.now else set()
         known |= {voice_of(e.body) for e in added if isinstance(e.body, TurnStart)}
         return len(known) > 1
 
     def _refold(self) -> None:
         self._reset(collect_moves(self._path))
-        voices = [voice_of(e.body) for e in self._path if isinstance(e.body, TurnStart)]
-        self._final_voice = voices[-1] if voices else None
+        voices = Voices()
+        for entry in self._path:
+            if isinstance(entry.body, TurnStart | Compaction | Restore):
+                voices.take(entry)
+        self._final_voice = voices.now
         compaction = self._compaction
         first = self._moves.first_kept(compaction)
         if compaction is not None and isinstance(compaction.body, Compaction):
@@ -203,11 +207,13 @@ class ViewFold:
             else:
                 self._fold(i, entry)
 
-    _final_voice: tuple[str, str] | None = None
+    _final_voice: Voice | None = None
 
     def _fold_hidden(self, entry: Entry) -> None:
         """Fold what stays true of an entry whose text is replaced by a note."""
         body = entry.body
+        if isinstance(body, TurnStart | Compaction | Restore):
+            self._voices.take(entry)
         if isinstance(body, TurnStart):
             self._turn, self._turn_ended, self._steps = body, False, 0
         elif isinstance(body, TurnEnd):
@@ -247,10 +253,13 @@ class ViewFold:
         elif isinstance(body, TurnStart):
             self._close_open_calls(entry.id)
             self._turn, self._turn_ended, self._steps = body, False, 0
+            self._voices.take(entry)
         elif isinstance(body, TurnEnd):
             self._turn_ended = True
         elif isinstance(body, Pin):
             self._pins.append(body)
+        elif isinstance(body, Compaction | Restore):
+            self._voices.take(entry)
 
     def _user_text(self, entry_id: str, blocks: tuple[Block, ...], category: str) -> None:
         self._close_open_calls(entry_id)
@@ -275,7 +284,7 @@ class ViewFold:
         if self._role is None:
             self._piece(entry_id, "user", (text_block(NO_TEXT),), "messages")
         if thinks:
-            ours = self._turn is None or self._final_voice in (None, voice_of(self._turn))
+            ours = self._voices.now is None or self._final_voice in (None, self._voices.now)
             blocks = blocks if ours and self._moves.thinking_holds(position) else spoken
         self._flat = {}
         if self._moves.is_flat(position):

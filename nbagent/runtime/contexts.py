@@ -11,10 +11,10 @@ from nbagent.context.engine import Engine
 from nbagent.context.loss import LossReport, loss_report
 from nbagent.context.moves import cut_keeping, tokens_before
 from nbagent.context.policies import BUILT_IN
-from nbagent.context.policy import Compact, Numbers, Policy, PolicyKind, Prune, in_window, make_policy
+from nbagent.context.policy import Compact, Numbers, Policy, PolicyKind, in_window, make_policy
 from nbagent.core.budget import Budget
-from nbagent.core.effects import Append, Effect
-from nbagent.core.entries import Compaction, Entry, Pruning, Restore, TurnStart
+from nbagent.core.effects import Effect
+from nbagent.core.entries import Compaction, Entry, Restore, TurnStart
 from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import Message, Prefix, Request
 from nbagent.core.view import View, ViewFold, build_view
@@ -100,14 +100,14 @@ class CompactionResult:
 
 
 def compact_by_hand(fold: ViewFold, engine: Engine) -> Generator[Effect, Any, CompactionResult]:
-    """Compact now, whatever the threshold: what the policy would do when asked, else its note over the older part."""
+    """Compact now, whatever the threshold: as the policy would when asked, else with a note over the older part.
+
+    Its prunings are left to the turns: whether it succeeds or fails, this is one move or none.
+    """
     before_view, path = fold.view(), list(fold.path)
     before = engine.predict(before_view)
     situation = yield from engine.situation(fold, "manual")
     plan = engine.policy.plan(situation)
-    for proposed in plan:
-        if isinstance(proposed, Prune):
-            fold.add((yield Append(body=Pruning(placeholders=proposed.placeholders, reason=proposed.reason))))
     move = next((m for m in plan if isinstance(m, Compact)), None) or _fallback(situation)
     if move is None:
         return _nothing(engine, before, "there is nothing to compact yet")
@@ -149,20 +149,24 @@ def last_compaction(path: Sequence[Entry]) -> Entry:
 
 
 def make_engine(
-    *, named: NamedModel, policy: Policy, prefix: Prefix, budget: Budget, options: Mapping[str, Any], meter: Any,
-    predict: Callable[[View], int], price: Callable[[str, Any], float], fresh_prefix: Callable[[], str],
-    focus: str = "", edited: str | None = None,
+    *, named: NamedModel, policy: Policy, prefix: Callable[[], Prefix], budget: Budget, options: Mapping[str, Any],
+    meter: Any, predict: Callable[[View], int], price: Callable[[str, Any], float],
+    fresh_prefix: Callable[[], Mapping[str, Any]], focus: str = "", edited: str | None = None,
 ) -> Engine:  # fmt: skip
-    """Return the engine that manages the context of one turn, or of one compaction by hand."""
+    """Return the engine that manages the context of one turn, or of one compaction by hand.
+
+    `prefix` gives the one in force: thinking that is sent back with a request for a note is bound to it.
+    """
 
     def make_request(messages: Sequence[Message], max_tokens: int) -> Request:
         marks = tuple(i for i in (len(messages) - 3, len(messages) - 1) if i >= 0)
         return Request(
-            model=named.name, max_tokens=max_tokens, prefix=prefix, messages=tuple(messages), options=options,
+            model=named.name, max_tokens=max_tokens, prefix=prefix(), messages=tuple(messages), options=options,
             breakpoints=marks,
         )  # fmt: skip
 
     return Engine(
-        policy=policy, meter=meter, prefix=prefix, budget=budget, make_request=make_request, predict=predict,
-        price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix, focus=focus, edited=edited,
+        policy=policy, meter=meter, prefix=prefix(), budget=budget, make_request=make_request, predict=predict,
+        price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix, model=named.name,
+        focus=focus, edited=edited,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 from nbagent.context.assemble import assemble
 from nbagent.context.engine import Engine
 from nbagent.context.policy import Policy
-from nbagent.context.tail import SeenVariable, Surroundings, compose, last_state
+from nbagent.context.tail import SeenVariable, Surroundings, compose, told_state
 from nbagent.core.budget import Budget, Usage
 from nbagent.core.effects import Notice, TurnBegan, TurnDone
 from nbagent.core.entries import Entry, Snapshot, TurnStart, UsageReported
@@ -89,6 +89,11 @@ class TurnRunner:
         prefix = make_prefix(self.specs(), files, extra={"system": f"The workspace folder is {self.folder}."})
         return replace(prefix, system=tuple(self.scrubber.value(b) for b in prefix.system))
 
+    def fresh_prefix(self) -> dict[str, Any]:
+        """Make the prefix anew; return what a compaction remembers of it: its digest, and the marks of its files."""
+        files, _ = startup_files(self.folder, self.home)
+        return {"prefix": self.store_prefix(self.new_prefix()), "files": _marks(files)}
+
     def store_prefix(self, prefix: Prefix) -> str:
         """Keep `prefix` as an artifact and return its digest."""
         digest = self.artifacts.put_text(prefix.to_text())
@@ -111,7 +116,8 @@ class TurnRunner:
             seen = tuple(
                 SeenVariable(name=v.name, type=v.type_name, shape=v.shape, identity=v.identity) for v in found
             )
-        before, first = last_state(path), build_view(path).turn is None
+        view = build_view(path)
+        before, first = told_state(path, {p.entry_id for p in view.pieces}), view.turn is None
         files, problems = startup_files(self.folder, self.home)
         if first or before.get("files") != _marks(files):
             self.notices.extend(map(str, problems))
@@ -247,14 +253,16 @@ class TurnRunner:
     ) -> Engine:
         """Return what manages the context: the policy of the turn `start`, with its numbers."""
         path = self.writer.tree.path()
-        digest = prefix_in_force(path, build_view(path)) or start.prefix
-        prefix = self.prefix_of(digest)
+
+        def prefix() -> Prefix:  # a compaction may make it anew in the middle of the turn
+            return self.prefix_of(prefix_in_force(path, build_view(path)) or start.prefix)
+
         return make_engine(
             named=named, policy=self.policy_of(start.policy), prefix=prefix, budget=self.budget(named.facts),
             options=start.options, meter=self.gauge.meter(named.facts.family),
-            predict=lambda view: self.gauge.look(view, prefix, named.facts),
+            predict=lambda view: self.gauge.look(view, prefix(), named.facts),
             price=lambda model, usage: price(named.facts, usage),
-            fresh_prefix=lambda: self.store_prefix(self.new_prefix()), focus=focus, edited=edited,
+            fresh_prefix=self.fresh_prefix, focus=focus, edited=edited,
         )  # fmt: skip
 
     def side_driver(self, named: NamedModel, ports: TurnPorts, start: TurnStart) -> Driver:
