@@ -86,7 +86,6 @@ def test_a_policy_that_compacts_calls_for_notes_and_keeps_the_context_small() ->
     assert row.compactions >= 1
     assert row.notes >= row.compactions
     assert row.peak_tokens < WINDOW
-    assert row.last_tokens < row.peak_tokens
 
 
 def test_what_does_not_fit_is_counted_with_its_line() -> None:
