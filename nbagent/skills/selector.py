@@ -12,8 +12,8 @@ from nbagent.skills.catalog import Catalog, Skill
 from nbagent.skills.discovery import read_bytes
 
 DESCRIPTION_WEIGHT: Final = 1.0  # of BM25 sums; measured with tests/skills/catalog
-NAME_WEIGHT: Final = 0.6
-BODY_WEIGHT: Final = 0.35
+NAME_WEIGHT: Final = 0.3
+BODY_WEIGHT: Final = 0.2
 BODY_CHARS: Final = 6_000  # of a text that are ranked; the start says what it is about
 FOUND: Final = 5
 _CANDIDATES: Final = 50
