@@ -1,0 +1,305 @@
+"""MemoryIndex: the derived SQLite file (FTS5, WAL) over pieces of notes. The only importer of sqlite3.
+
+It may be deleted at any time: it is made again from the notes, with the same answers (OC-M1). A file that is
+broken or is somebody else's is set aside under another name. Text is kept once; the full-text tables hold words
+only (contentless), over pieces, pieces with their neighbours, and sections. Vectors are kept by the hash of the
+text and the embedder's id, so what did not change is not embedded twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from nbagent.core.errors import Diagnostic
+from nbagent.memory.index_parts import (
+    APPLICATION_ID,
+    BUSY_TIMEOUT_MS,
+    CACHED_SHARE,
+    LISTS,
+    SCHEMA_VERSION,
+    TABLES,
+    WORDS,
+    Change,
+    IndexBusy,
+    IndexQueries,
+    Loaded,
+    word_lists,
+)  # fmt: skip
+from nbagent.memory.notes import NoteFile, daily_date
+from nbagent.memory.pieces import Chunking, Piece, sections, split
+
+
+class MemoryIndex:
+    """The index in the file `path`; None keeps it in memory only."""
+
+    def __init__(self, path: Path | None, chunking: Chunking) -> None:
+        self.chunking = chunking
+        self.faults: list[Diagnostic] = []
+        self.path = path
+        self._connection = self._open()
+        self.read = IndexQueries(self._connection)
+        self._known: dict[str, tuple[int, int, int, str]] | None = None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if self.path is None:
+            return self._made(":memory:")
+        for _ in range(2):
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                return self._made(str(self.path))
+            except sqlite3.OperationalError as error:
+                if "malformed" not in str(error) and "no such" not in str(error):
+                    self._note(f"cannot be used ({error}); an index in memory stands in", "check disk and permissions")
+                    break
+                self._set_aside(str(error))
+            except sqlite3.DatabaseError as error:
+                self._set_aside(str(error))
+            except OSError as error:
+                self._note(f"cannot be made ({error.strerror})", "check disk and permissions")
+                break
+        self.path = None
+        return self._made(":memory:")
+
+    def _made(self, where: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            where, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        (owner,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if tables and owner != APPLICATION_ID:
+            raise sqlite3.DatabaseError("it is another program's")
+        if tables and (version != SCHEMA_VERSION or _chunking(connection) != self.chunking):
+            self._drop(connection)
+            tables = 0
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        if tables:
+            connection.execute("SELECT count(*) FROM piece_words WHERE piece_words MATCH 'a'").fetchone()
+            connection.execute("SELECT id FROM pieces ORDER BY id DESC LIMIT 1").fetchone()
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name='meta'").fetchone()[0]:
+            for statement in TABLES.split(";"):
+                connection.execute(statement)
+            for name in LISTS:
+                connection.execute(WORDS.format(name))
+            connection.execute("INSERT INTO meta VALUES('chunking', ?)", (self.chunking,))
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+
+    def _drop(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite_%'")
+        for name in sorted((n for (n,) in found.fetchall()), key=lambda n: n not in LISTS):
+            connection.execute(f'DROP TABLE IF EXISTS "{name}"')
+        connection.execute("COMMIT")
+
+    def _set_aside(self, reason: str) -> None:
+        assert self.path is not None
+        other = next(
+            p for n in range(1, 10_000) if not (p := self.path.with_name(f"{self.path.name}.broken-{n}")).exists()
+        )
+        for end in ("-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                os.unlink(f"{self.path}{end}")
+        try:
+            os.replace(self.path, other)
+            self._note(
+                f"is no index of nbagent ({reason}); it was set aside as {other.name} and made anew", "delete it"
+            )
+        except OSError as error:
+            self._note(f"is broken and cannot be renamed ({error.strerror})", "delete it")
+
+    def _note(self, cause: str, remedy: str) -> None:
+        self.faults.append(Diagnostic(path=str(self.path), line=None, cause=cause, remedy=remedy))
+
+    def version(self) -> int:
+        """Return a number that changes when another process changed the file."""
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    def sync(self, files: Sequence[NoteFile], load: Callable[[NoteFile], Loaded], *, version_changed: bool) -> Change:
+        """Bring the index up to `files`: new and changed ones are read, others dropped. All or nothing.
+
+        A note whose text is the same keeps its pieces. Raises sqlite3's errors as `IndexBusy`.
+        """
+        if self._known is None or version_changed:
+            rows = self._connection.execute("SELECT name, id, size, mtime, digest FROM files")
+            self._known = {name: (i, size, mtime, digest) for name, i, size, mtime, digest in rows}
+        known = self._known
+        changed = [f for f in files if (k := known.get(f.name)) is None or k[1] != f.size_bytes or k[2] != f.mtime_ns]
+        gone = known.keys() - {f.name for f in files} if len(known) > len(files) - len(changed) else frozenset()
+        if not changed and not gone:
+            return Change()
+        self._known = None
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            change = self._apply(changed, sorted(gone), load)
+            self._connection.execute("COMMIT")
+            return change
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            raise IndexBusy(f"the index was not brought up to date ({error})", broken=_is_broken(error)) from error
+
+    def _apply(self, changed: Sequence[NoteFile], gone: Sequence[str], load: Callable[[NoteFile], Loaded]) -> Change:
+        removed: list[int] = []
+        added: list[int] = []
+        faults: list[Diagnostic] = []
+        for name in gone:
+            row = self._connection.execute("SELECT id FROM files WHERE name=?", (name,)).fetchone()
+            if row:
+                removed += self._remove(row[0])
+                self._connection.execute("DELETE FROM files WHERE id=?", row)
+        for file in changed:
+            loaded = _loaded(file, load)
+            if loaded.fault:
+                faults.append(loaded.fault)
+            digest = hashlib.sha256(loaded.content).hexdigest()
+            old = self._connection.execute("SELECT id, digest FROM files WHERE name=?", (file.name,)).fetchone()
+            if old and old[1] != digest:
+                removed += self._remove(old[0])
+            (file_id,) = self._connection.execute(
+                "INSERT INTO files(name, size, mtime, digest) VALUES(?,?,?,?) ON CONFLICT(name) DO UPDATE SET "
+                "size=excluded.size, mtime=excluded.mtime, digest=excluded.digest RETURNING id",
+                (file.name, file.size_bytes, file.mtime_ns, digest),
+            ).fetchone()
+            if not old or old[1] != digest:
+                added += self._insert(file_id, file.name, split(loaded.text, self.chunking))
+        return Change(removed=tuple(removed), added=tuple(added), files_read=len(changed), faults=tuple(faults))
+
+    def _remove(self, file_id: int) -> list[int]:
+        """Drop a note's pieces; a contentless table has to be told the words that go."""
+        rows = self._connection.execute(
+            "SELECT id, start_line, end_line, text, heading, label, date FROM pieces WHERE file=? ORDER BY id",
+            (file_id,),
+        ).fetchall()
+        pieces = [Piece(start_line=r[1], end_line=r[2], text=r[3], heading=r[4], label=r[5], date=r[6]) for r in rows]
+        if rows:
+            (section,) = self._connection.execute("SELECT min(id) FROM sections WHERE file=?", (file_id,)).fetchone()
+            for name, entries in word_lists(rows[0][0], section or 1, pieces, self.chunking).items():
+                delete = f"INSERT INTO {name}({name}, rowid, words) VALUES('delete', ?, ?)"
+                self._connection.executemany(delete, entries)
+        self._connection.execute("DELETE FROM pieces WHERE file=?", (file_id,))
+        self._connection.execute("DELETE FROM sections WHERE file=?", (file_id,))
+        return [r[0] for r in rows]
+
+    def _insert(self, file_id: int, name: str, pieces: Sequence[Piece]) -> list[int]:
+        if not pieces:
+            return []
+        first, first_section = self._next("pieces"), self._next("sections")
+        day = daily_date(name)
+        self._connection.executemany(
+            "INSERT INTO pieces VALUES(?,?,?,?,?,?,?,?,?,?)",
+            [
+                (i, file_id, p.start_line, p.end_line, p.text, p.heading, p.label, p.date or day, p.digest, p.origin)
+                for i, p in enumerate(pieces, first)
+            ],
+        )
+        if self.chunking == "pieces":
+            self._connection.executemany(
+                "INSERT INTO sections VALUES(?,?,?,?,?)",
+                [
+                    (i, file_id, first + s.first, first + s.last, s.heading)
+                    for i, s in enumerate(sections(pieces), first_section)
+                ],
+            )
+        for table, entries in word_lists(first, first_section, pieces, self.chunking).items():
+            self._connection.executemany(f"INSERT INTO {table}(rowid, words) VALUES(?,?)", entries)
+        return list(range(first, first + len(pieces)))
+
+    def _next(self, table: str) -> int:
+        """Return the id after the last that was ever given: an id is not used twice."""
+        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name=?", (table,)).fetchone()
+        return int(row[0]) + 1 if row else 1
+
+    def find(self, name: str, terms: Sequence[str], limit: int, *, every: bool = False) -> list[tuple[int, float]]:
+        """Return (id, BM25, higher is better) of rows of a list with any of `terms`, or `every` one of them."""
+        if not terms:
+            return []
+        expression = (" AND " if every else " OR ").join(f'"{t.replace(chr(34), "")}"' for t in terms)
+        try:
+            return self._connection.execute(
+                f"SELECT rowid, -rank FROM {name} WHERE {name} MATCH ? ORDER BY rank LIMIT ?", (expression, limit)
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise IndexBusy(f"keyword search failed ({error})", broken=_is_broken(error)) from error
+
+    def store_vectors(self, embedder: str, vectors: Mapping[bytes, bytes]) -> None:
+        """Keep vectors by the digest of their text; those of texts that are gone go when they are many."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO vectors VALUES(?,?,?)", [(d, embedder, v) for d, v in vectors.items()]
+            )
+            (kept,) = self._connection.execute("SELECT count(*) FROM vectors").fetchone()
+            if kept > CACHED_SHARE * self.read.counts()["pieces"] + 10_000:
+                self._connection.execute("DELETE FROM vectors WHERE digest NOT IN (SELECT digest FROM pieces)")
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            raise IndexBusy(f"vectors were not kept ({error})", broken=_is_broken(error)) from error
+
+    def clear(self) -> None:
+        """Drop everything but the vectors, so that the next sync makes it all anew."""
+        self._known = None
+        try:
+            kept = self._connection.execute("SELECT digest, embedder, vector FROM vectors").fetchall()
+            self._drop(self._connection)
+            self._prepare(self._connection)
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("INSERT INTO vectors VALUES(?,?,?)", kept)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            raise IndexBusy(f"the index was not made anew ({error})", broken=_is_broken(error)) from error
+
+    def replace(self) -> None:
+        """Set a file that turned out broken aside, and begin a new one."""
+        self._connection.close()
+        self._known = None
+        if self.path is not None:
+            self._set_aside("it is damaged")
+        self._connection = self._open()
+        self.read = IndexQueries(self._connection)
+
+
+def _loaded(file: NoteFile, load: Callable[[NoteFile], Loaded]) -> Loaded:
+    try:
+        return load(file)
+    except OSError as error:
+        cause = f"cannot be read ({error.strerror})"
+        fault = Diagnostic(path=str(file.path), line=None, cause=cause, remedy="check its permissions")
+        return Loaded(text="", content=b"", fault=fault)
+
+
+def _is_broken(error: sqlite3.Error) -> bool:
+    return "malformed" in str(error) or (
+        isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
+    )
+
+
+def _chunking(connection: sqlite3.Connection) -> str:
+    row = connection.execute("SELECT value FROM meta WHERE key='chunking'").fetchone()
+    return str(row[0]) if row else ""

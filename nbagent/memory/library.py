@@ -1,0 +1,332 @@
+"""Library: one source of pieces kept searchable: index file, shelf in memory, embedder, ranking, hits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from nbagent.core.errors import Diagnostic
+from nbagent.core.ranking import diversify, min_max, overlap
+from nbagent.memory.embedders import Embedder, EmbedderFault, checked
+from nbagent.memory.hits import Hit, snippet
+from nbagent.memory.index import MemoryIndex
+from nbagent.memory.index_parts import IndexBusy, Loaded, Row
+from nbagent.memory.notes import NoteFile, is_evergreen
+from nbagent.memory.openclaw import search_openclaw
+from nbagent.memory.provenance import Claim, provenance_of
+from nbagent.memory.recall import LIKE_SCORE, Question, Ranked, Recipe, Why, rank
+from nbagent.memory.words import query_terms
+
+if TYPE_CHECKING:
+    from nbagent.memory.shelf import Shelf
+
+LIST_LIMIT: Final = 400  # rows of each list by words; twice the pool, since lists overlap little at their ends
+EMBED_AT_ONCE: Final = 256  # texts that a slow embedder gets before a search; the rest comes with the next ones
+EMBED_FAST: Final = 4_096
+SECTION_LIMIT: Final = 100
+PARTNERS: Final = 30  # better hits among which a contradicting one is looked for
+MAX_PAUSE: Final = 64  # searches
+
+
+class Library:
+    """One searchable source. `find` lists what there is, `load` reads one of it."""
+
+    def __init__(
+        self, *, path: Path, source: str, recipe: Recipe, embedder: Embedder | None,
+        find: Callable[[], tuple[list[NoteFile], list[Diagnostic]]], load: Callable[[NoteFile], Loaded],
+    ) -> None:  # fmt: skip
+        self.index = MemoryIndex(path, recipe.chunking)
+        self.recipe = recipe
+        self.source = source
+        self.embedder = embedder
+        self._find = find
+        self._load = load
+        self._shelf: Shelf | None = None
+        self._ranges: dict[int, tuple[int, int]] | None = None
+        self._version = -1
+        self._found: tuple[Diagnostic, ...] = ()
+        self._faults: dict[str, Diagnostic] = {}
+        self._trouble: dict[str, Diagnostic] = {}
+        self._pause = self._failures = 0
+        self._unembedded: int | None = 1  # from this piece on some may have no vector; None: all have one
+
+    def close(self) -> None:
+        """Close the index file."""
+        self.index.close()
+
+    def refresh(self) -> None:
+        """Bring index and shelf up to the notes; what cannot be done is kept as a Diagnostic."""
+        files, refused = self._find()
+        self._found = tuple(refused)
+        version = self.index.version()
+        changed = version != self._version
+        if changed:
+            self._shelf = self._ranges = None
+            self._unembedded = 1
+        self._version = version
+        try:
+            change = self.index.sync(files, self._load, version_changed=changed)
+            self._trouble.pop("index", None)
+        except IndexBusy as error:
+            if error.broken and self.index.path is not None:
+                return self._replace()
+            self._note("index", str(error), "search uses it as it was; try again")
+            return None
+        if change.files_read:
+            names = {f.name for f in files}
+            self._faults = {k: v for k, v in self._faults.items() if k in names} | {f.path: f for f in change.faults}
+        if change.removed or change.added:
+            self._update(change.removed, change.added)
+        self._embed()
+        return None
+
+    def rebuild(self) -> None:
+        """Make the index anew."""
+        try:
+            self.index.clear()
+        except IndexBusy as error:
+            self._note("index", str(error), "close other notebooks and try again")
+        self._shelf = self._ranges = None
+        self._unembedded = 1
+        self._pause = 0
+        self.refresh()
+
+    def _update(self, removed: Sequence[int], added: Sequence[int]) -> None:
+        if added:
+            self._unembedded = min(self._unembedded or added[0], added[0])
+            if self._ranges is not None:
+                self._ranges |= self.index.read.section_ranges(added[0])
+        shelf = self._shelf
+        if shelf is None:
+            return
+        shelf.remove(removed)
+        if added:
+            shelf.add(self.index.read.facts(self._space(), added))
+        if shelf.worn():
+            self._shelf = None
+
+    def _space(self) -> str:
+        return self.embedder.id if self.embedder else ""
+
+    def _embed(self) -> None:
+        """Give pieces their vectors: all at once by a fast embedder, some before each search by a slow one."""
+        embedder = self.embedder
+        if embedder is None or self._unembedded is None:
+            return
+        if self._pause:
+            self._pause -= 1
+            return
+        fast = getattr(embedder, "fast", False)
+        batch = EMBED_FAST if fast else EMBED_AT_ONCE
+        try:
+            while missing := self.index.read.missing(embedder.id, batch, first=self._unembedded):
+                vectors = _packed(checked(embedder, [t for _, t in missing], "passage"))
+                self.index.store_vectors(embedder.id, dict(zip([d for d, _ in missing], vectors, strict=True)))
+                self._vectors_came(missing, vectors)
+                if not fast:
+                    break
+            self._unembedded = None if len(missing) < batch else self._unembedded
+            self._trouble.pop("embedder", None)
+            self._failures = 0
+        except EmbedderFault as error:
+            self._failed(error)
+        except IndexBusy as error:
+            self._note("vectors", str(error), "they are made again later")
+
+    def _vectors_came(self, missing: Sequence[tuple[bytes, str]], vectors: Sequence[bytes]) -> None:
+        if self._shelf is not None:
+            by_digest = dict(zip([d for d, _ in missing], vectors, strict=True))
+            self._shelf.set_vectors(self.index.read.vectors_of(by_digest))
+
+    def _failed(self, error: EmbedderFault) -> None:
+        """Keep what went wrong, and leave the embedder alone for a while, longer each time."""
+        self._failures += 1
+        self._pause = min(MAX_PAUSE, 2**self._failures)
+        self._note("embedder", str(error), f"search is by keywords; it is asked again after {self._pause} searches")
+
+    def _note(self, what: str, cause: str, remedy: str) -> None:
+        self._trouble[what] = Diagnostic(path=what, line=None, cause=cause, remedy=remedy)
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Return everything that is wrong now."""
+        return (*self.index.faults, *self._found, *self._faults.values(), *self._trouble.values())
+
+    def vector_count(self) -> int:
+        """Return how many pieces have a vector."""
+        return self.index.read.vector_count(self.embedder.id) if self.embedder else 0
+
+    def mode(self) -> str:
+        """Return in words how it is searched."""
+        if self.embedder is None:
+            return "keywords only: there is no embedder"
+        if "embedder" in self._trouble:
+            return "keywords only: the embedder fails"
+        have, want = self.vector_count(), self.index.read.counts()["pieces"]
+        return "keywords and vectors" if have == want else f"keywords and vectors of {have:,} of {want:,} pieces"
+
+    def search(self, query: str, count: int, today: str) -> list[Hit]:
+        """Return at most `count` hits, and one more where it contradicts one of them."""
+        self.refresh()
+        terms = query_terms(query)
+        try:
+            ranked = self._ranked(query, terms, count, today)
+        except IndexBusy as error:
+            if not error.broken:
+                self._note("index", str(error), "try again")
+                return []
+            self._replace()
+            ranked = self._ranked(query, terms, count, today)
+        rows = self.index.read.rows([r.id for r in ranked])
+        ranked = [r for r in ranked if r.id in rows]
+        if self.recipe.scoring == "nbagent":
+            ranked = self._diverse(_distinct(ranked, rows), rows, count)
+            return self._hits(_with_contradictions(ranked, rows, count), rows, terms)
+        return self._hits([(r, "") for r in ranked[:count]], rows, terms, from_start=True)
+
+    def _ranked(self, query: str, terms: Sequence[str], count: int, today: str) -> list[Ranked]:
+        if self.recipe.scoring == "openclaw":
+            return search_openclaw(self, query, count, today)
+        return self._by_recipe(query, terms, count, today)
+
+    def _replace(self) -> None:
+        """Make a broken index anew; the notes hold everything."""
+        self.index.replace()
+        self._shelf = self._ranges = None
+        self._version = -1
+        self.refresh()
+
+    def shelf(self) -> Shelf:
+        """Return the arrays over all pieces, made on first use."""
+        from nbagent.memory.shelf import Shelf
+
+        if self._shelf is None:
+            self._shelf = Shelf(self.index.read.facts(self._space()))
+        return self._shelf
+
+    def query_vector(self, query: str) -> Any:
+        """Return the query's vector, None where there is no embedder or it fails or pauses."""
+        if self.embedder is None or self._pause:
+            return None
+        try:
+            vector = checked(self.embedder, [query[:2_000]], "query")[0]
+        except EmbedderFault as error:
+            self._failed(error)
+            return None
+        return vector if vector.any() else None
+
+    def _by_recipe(self, query: str, terms: Sequence[str], count: int, today: str) -> list[Ranked]:
+        from nbagent.memory.shelf import Signals
+
+        shelf = self.shelf()
+        vector = self.query_vector(query)
+        cosines = shelf.cosines(vector) if vector is not None else (None, None)
+        if self._ranges is None:
+            self._ranges = self.index.read.section_ranges()
+        found = self.index.find("piece_words", terms, LIST_LIMIT)
+        covers = getattr(self.embedder, "covers", None)
+        signals = Signals(
+            piece=shelf.spread(found),
+            window=shelf.spread(self.index.find("window_words", terms, LIST_LIMIT)),
+            section=shelf.spread_ranges(self.index.find("section_words", terms, SECTION_LIMIT), self._ranges),
+            piece_vector=cosines[0], window_vector=cosines[1], covers=covers(query) if covers else 1.0, today=today,
+        )  # fmt: skip
+        ranked = rank(self.recipe, Question.of(query), shelf, signals, max(PARTNERS, 2 * count))
+        if found or not terms:
+            return ranked
+        return ranked + self._parts_of_words(query, {r.id for r in ranked})
+
+    def _parts_of_words(self, query: str, have: set[int]) -> list[Ranked]:
+        """Return pieces that hold the query as a part of a word, behind all others."""
+        text = query.strip()
+        if not 3 <= len(text) <= 100:
+            return []
+        ids = [i for i in self.index.read.containing(text, 50) if i not in have]
+        return [
+            Ranked(id=i, score=LIKE_SCORE, why=Why(keyword=LIKE_SCORE, parts={"part of a word": LIKE_SCORE}))
+            for i in ids
+        ]
+
+    def _diverse(self, ranked: list[Ranked], rows: Mapping[int, Row], count: int) -> list[Ranked]:
+        if self.recipe.mmr >= 1 or len(ranked) < 2:
+            return ranked
+        words = {r.id: frozenset(query_terms(rows[r.id].text)) for r in ranked[: 4 * count]}
+        scores = min_max({str(r.id): r.score for r in ranked[: 4 * count]})
+        chosen = diversify(
+            scores, lambda a, b: overlap(words[int(a)], words[int(b)]), limit=4 * count, relevance=self.recipe.mmr
+        )
+        by_id = {str(r.id): r for r in ranked}
+        kept: list[Ranked] = []
+        for key in chosen:
+            near = max((overlap(words[int(key)], words[k.id]) for k in kept), default=0.0)
+            taken = round((1 - self.recipe.mmr) * near, 4)
+            kept.append(replace(by_id[key], why=replace(by_id[key].why, diversity=-taken)))
+        return kept
+
+    def _hits(
+        self,
+        ranked: Sequence[tuple[Ranked, str]],
+        rows: Mapping[int, Row],
+        terms: Sequence[str],
+        *,
+        from_start: bool = False,
+    ) -> list[Hit]:
+        hits = []
+        for found, contradicts in ranked:
+            row = rows[found.id]
+            hits.append(
+                Hit(
+                    path=row.file, start_line=row.start_line, end_line=row.end_line, score=found.score,
+                    snippet=row.text[:700] if from_start else snippet(row.text, terms),
+                    date=row.date, heading=row.heading, source=self.source, provenance=provenance_of(row.origin),
+                    contradicts=contradicts, why=found.why,
+                )
+            )  # fmt: skip
+        return hits
+
+
+def _packed(vectors: Any) -> list[bytes]:
+    """Return rows as float16."""
+    return [row.tobytes() for row in vectors.astype("float16")]
+
+
+def _distinct(ranked: Sequence[Ranked], rows: Mapping[int, Row]) -> list[Ranked]:
+    """Leave out pieces whose text was there before, better placed."""
+    seen: set[bytes] = set()
+    kept = []
+    for found in ranked:
+        digest = rows[found.id].digest
+        if digest not in seen:
+            seen.add(digest)
+            kept.append(found)
+    return kept
+
+
+def _age_key(row: Row) -> tuple[str, int]:
+    """Return what orders two lines by age: their day, then their place. An undated note is as old as nothing known."""
+    return (row.date, row.id) if not is_evergreen(row.file) or row.date else ("", row.id)
+
+
+def _with_contradictions(ranked: Sequence[Ranked], rows: Mapping[int, Row], count: int) -> list[tuple[Ranked, str]]:
+    """Return the first `count` hits, older ones right behind a newer one that says something else of the same thing.
+
+    The older may have been found far behind; then one hit more than `count` may come, so that neither hides the other.
+    """
+    pool = ranked[: max(PARTNERS, count)]
+    claims = {r.id: Claim.of(rows[r.id].text) for r in ranked[:PARTNERS]}
+    shown: list[tuple[Ranked, str]] = []
+    placed: set[int] = set()
+    for found in pool:
+        if len(shown) >= count:
+            break
+        if found.id in placed:
+            continue
+        others = [o for o in ranked[:PARTNERS] if o.id != found.id and o.id not in placed and found.id in claims]
+        group = [found, *(o for o in others if claims[found.id].contradicts(claims[o.id]))][:3]
+        group.sort(key=lambda r: _age_key(rows[r.id]), reverse=True)
+        newest = rows[group[0].id]
+        shown.append((group[0], ""))
+        shown += [(r, f"{newest.file}:{newest.start_line}") for r in group[1:]]
+        placed.update(r.id for r in group)
+    return shown[: count + 1] if shown[count:] and shown[count][1] else shown[:count]

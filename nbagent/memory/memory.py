@@ -1,0 +1,302 @@
+"""Memory: notes, their index and an embedder behind one door. It owns no clock: the day is asked for.
+
+Every search first looks whether notes changed. What fails (embedder, index, a file) is said in the status, and
+the search answers with what is left: keywords, or the index as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from nbagent.core.errors import Diagnostic, UserError
+from nbagent.memory.embedders import Embedder, find_embedder
+from nbagent.memory.flush import FlushPlan, flush_plan
+from nbagent.memory.hits import Excerpt, Hit, SessionSource, Status
+from nbagent.memory.index_parts import Loaded
+from nbagent.memory.library import Library
+from nbagent.memory.notes import (
+    PERSON_PREFIX,
+    PROJECT_PREFIX,
+    NoteFile,
+    append,
+    daily_path,
+    find_notes,
+    lines_of,
+    locate,
+    read_note,
+    roots,
+)  # fmt: skip
+from nbagent.memory.provenance import Provenance, as_item
+from nbagent.memory.recall import Recipe, find_preset
+from nbagent.memory.sessions import session_files, session_loader
+from nbagent.memory.startup import StartupPart, cut_log, cut_note, day_before
+
+GET_LINES: Final = 120  # OpenClaw's memory_get
+GET_CHARS: Final = 12_000
+MAX_FACT_CHARS: Final = 4_000
+INDEX_NAME: Final = "index.sqlite"
+SESSIONS_NAME: Final = "sessions.sqlite"
+
+
+Finder: TypeAlias = Callable[[], tuple[list[NoteFile], list[Diagnostic]]]
+Loader: TypeAlias = Callable[[NoteFile], Loaded]
+
+
+class MemoryOptions(Protocol):
+    """What the settings say of memory (store.settings.MemorySettings fits)."""
+
+    @property
+    def embedder(self) -> str: ...
+    @property
+    def preset(self) -> str: ...
+    @property
+    def extra_dirs(self) -> Sequence[str]: ...
+
+
+class Memory:
+    """The memory of the project in one folder and of the person. Made by `open`; safe from several threads."""
+
+    def __init__(
+        self, *, folder: Path, home: Path, recipe: Recipe, embedder: Embedder | None, extra_dirs: Sequence[str],
+        clock_today: Callable[[], str], scrub: Callable[[str], str], session_source: SessionSource | None,
+        diagnostics: Sequence[Diagnostic] = (),
+    ) -> None:  # fmt: skip
+        self.folder = folder / ".nbagent"
+        self.recipe = recipe
+        self._roots = roots(folder, home, extra_dirs)
+        self._home = home
+        self._clock_today = clock_today
+        self._scrub = scrub
+        self._embedder = embedder
+        self._session_source = session_source
+        self._lock = threading.RLock()
+        self._diagnostics = tuple(diagnostics)
+        self._libraries: dict[str, Library] = {}
+
+    @classmethod
+    def open(
+        cls, folder: Path, home: Path, settings: MemoryOptions, clock_today: Callable[[], str], *,
+        scrub: Callable[[str], str] = lambda text: text, session_source: SessionSource | None = None,
+        environ: Mapping[str, str] | None = None, base_url: str | None = None, embedder: Embedder | None = None,
+    ) -> Memory:  # fmt: skip
+        """Return the memory of the notebook folder `folder` and the person's `home` (`~/.nbagent`).
+
+        Reads nothing yet. `scrub` replaces secrets: a fact it would change is refused. `embedder` stands in for the
+        one that the settings name; one that cannot be made leaves keyword search and a Diagnostic.
+
+        Raises:
+            SettingsError: there is no such preset.
+        """
+        recipe = find_preset(settings.preset)
+        diagnostics = []
+        if embedder is None:
+            try:
+                embedder = find_embedder(
+                    settings.embedder, os.environ if environ is None else environ, base_url=base_url
+                )
+            except UserError as error:
+                diagnostics.append(
+                    Diagnostic(
+                        path="memory.embedder", line=None, cause=str(error), remedy="until then search is by keywords"
+                    )
+                )
+        return cls(
+            folder=folder, home=home, recipe=recipe, embedder=embedder, extra_dirs=settings.extra_dirs,
+            clock_today=clock_today, scrub=scrub, session_source=session_source, diagnostics=diagnostics,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Close the index files."""
+        with self._lock:
+            for library in self._libraries.values():
+                library.close()
+            self._libraries.clear()
+
+    def search(self, query: str, k: int | None = None, sources: Sequence[str] = ("memory",)) -> list[Hit]:
+        """Return at most `k` hits, best first (None: as many as the preset says).
+
+        `sources`: "memory" are notes, "sessions" what was said; where both are asked for they take turns, so that
+        neither crowds out the other.
+
+        Raises:
+            UserError: a source that does not exist.
+        """
+        unknown = [s for s in sources if s not in ("memory", "sessions")]
+        if unknown:
+            raise UserError(f"source {unknown[0]!r} does not exist; choose among memory, sessions")
+        count = self.recipe.max_results if k is None else max(1, k)
+        if not query.strip() or not sources:
+            return []
+        with self._lock:
+            lists = [self._library(s).search(query, count, self.today()) for s in dict.fromkeys(sources)]
+        merged = [hit for group in _in_turns(lists) for hit in group]
+        return merged[:count] if len(lists) > 1 else merged
+
+    def get(self, path: str, from_line: int = 1, lines: int = GET_LINES) -> Excerpt:
+        """Return lines of a note exactly as they stand, at most 12,000 characters; `next_line` says where to go on.
+
+        Raises:
+            UserError: no such note, outside of the notes, not readable, or a line beyond its end.
+        """
+        file = locate(path, self._roots)
+        try:
+            all_lines = lines_of(read_note(file).text)
+        except OSError as error:
+            raise UserError(f"note {path!r} cannot be read ({error.strerror}); check it") from error
+        first = max(1, from_line)
+        if first > len(all_lines):
+            raise UserError(
+                f"note {path!r} has {len(all_lines)} lines, so there is no line {first}; give a smaller one"
+            )
+        kept: list[str] = []
+        room = GET_CHARS
+        for line in all_lines[first - 1 : first - 1 + max(1, lines)]:
+            if kept and len(line) + 1 > room:
+                break
+            kept.append(line[:GET_CHARS])
+            room -= len(line) + 1
+        after = first + len(kept)
+        return Excerpt(
+            path=path, text="\n".join(kept), from_line=first, lines=len(kept), total_lines=len(all_lines),
+            next_line=after if after <= len(all_lines) else None,
+        )  # fmt: skip
+
+    def add(self, text: str, provenance: Provenance | None = None, *, person: bool = False) -> str:
+        """Append a fact to today's log of the project (or the person's) with where it came from; return its name.
+
+        Raises:
+            UserError: nothing to store, too long, or a secret in it; JournalUnwritable: the disk refuses.
+        """
+        fact = text.strip()
+        if not fact.replace("\0", "").strip("-*+ \n"):
+            raise UserError("there is nothing to remember in an empty text; give one fact")
+        if len(fact) > MAX_FACT_CHARS:
+            raise UserError(
+                f"a fact of {len(fact):,} characters is too long; keep it below {MAX_FACT_CHARS:,}, or write a file"
+            )
+        self._refuse_secret(fact)
+        return self._append(as_item(fact, provenance), person=person)
+
+    def append_today(self, text: str) -> str:
+        """Append lines to today's log as they are: the guarded `write` of a flush turn. Returns the note's name.
+
+        Raises:
+            UserError: as `add`.
+        """
+        self._refuse_secret(text)
+        return self._append(text, person=False)
+
+    def _refuse_secret(self, text: str) -> None:
+        if self._scrub(text) != text:
+            raise UserError(
+                "the text holds something that looks like a key or password, so it is not stored; leave that part out"
+            )
+
+    def _append(self, text: str, *, person: bool) -> str:
+        folder = self._home if person else self.folder
+        today = self.today()
+        append(daily_path(folder, today), text)
+        return f"{PERSON_PREFIX if person else PROJECT_PREFIX}memory/{today}.md"
+
+    def today(self) -> str:
+        """Return the day, YYYY-MM-DD."""
+        return self._clock_today()[:10]
+
+    def today_text(self) -> str:
+        """Return the project's log of today, "" when there is none."""
+        return self._text(daily_path(self.folder, self.today()))
+
+    def plan_flush(self, prompt: str | None = None) -> FlushPlan:
+        """Return what a flush turn is told and may write."""
+        return flush_plan(self.today(), prompt=prompt)
+
+    def startup_parts(self) -> tuple[tuple[StartupPart, ...], tuple[Diagnostic, ...]]:
+        """Return what is loaded at start, and what was cut: MEMORY.md of person and project, logs of two days."""
+        today = self.today()
+        days = (day_before(today), today)
+        found = [(PERSON_PREFIX, self._home, "MEMORY.md"), (PROJECT_PREFIX, self.folder, "MEMORY.md")]
+        for day in days:
+            found += [
+                (p, f, f"memory/{day}.md") for p, f in ((PERSON_PREFIX, self._home), (PROJECT_PREFIX, self.folder))
+            ]
+        parts = []
+        notes = []
+        for prefix, folder, inner in found:
+            text = self._text(folder / inner)
+            if text.strip():
+                part = (cut_note if inner == "MEMORY.md" else cut_log)(text, prefix + inner)
+                parts.append(part)
+                if part.cut:
+                    cause = f"only a part of its {part.total_lines:,} lines is loaded at start"
+                    notes.append(
+                        Diagnostic(
+                            path=part.name, line=None, cause=cause, remedy="shorten it, or move parts to memory/*.md"
+                        )
+                    )
+        return tuple(parts), tuple(notes)
+
+    def _text(self, path: Path) -> str:
+        try:
+            return "" if path.is_symlink() or not path.is_file() else read_note(path).text
+        except OSError:
+            return ""
+
+    def status(self) -> Status:
+        """Return what there is and how it is searched, after bringing the index up to date."""
+        with self._lock:
+            notes = self._library("memory")
+            notes.refresh()
+            counts = notes.index.read.counts()
+            said = self._libraries.get("sessions")
+            return Status(
+                files=counts["files"], pieces=counts["pieces"], vectors=notes.vector_count(),
+                embedder=self._embedder.id if self._embedder else "none", mode=notes.mode(), preset=self.recipe.name,
+                index_path=str(notes.index.path or "in memory"),
+                session_pieces=said.index.read.counts()["pieces"] if said else 0,
+                diagnostics=(*self._diagnostics, *notes.diagnostics()),
+            )  # fmt: skip
+
+    def reindex(self) -> Status:
+        """Make the index anew from the notes; vectors of texts that did not change are kept."""
+        with self._lock:
+            for library in self._libraries.values() or [self._library("memory")]:
+                library.rebuild()
+            return self.status()
+
+    def _library(self, source: str) -> Library:
+        if source not in self._libraries:
+            name = INDEX_NAME if source == "memory" else SESSIONS_NAME
+            finder, loader = (self._find_notes, _load_note) if source == "memory" else self._session_doors()
+            self._libraries[source] = Library(
+                path=self.folder / name,
+                source=source,
+                recipe=self.recipe,
+                embedder=self._embedder,
+                find=finder,
+                load=loader,
+            )
+        return self._libraries[source]
+
+    def _find_notes(self) -> tuple[list[NoteFile], list[Diagnostic]]:
+        return find_notes(self._roots)
+
+    def _session_doors(
+        self,
+    ) -> tuple[Callable[[], tuple[list[NoteFile], list[Diagnostic]]], Callable[[NoteFile], Loaded]]:
+        source = self._session_source
+        return lambda: (session_files(source), []), session_loader(source)
+
+
+def _load_note(file: NoteFile) -> Loaded:
+    found = read_note(file.path)
+    return Loaded(text=found.text, content=found.content, fault=found.fault)
+
+
+def _in_turns(lists: Sequence[Sequence[Hit]]) -> list[list[Hit]]:
+    """Return the hits of several lists: all firsts, all seconds and so on."""
+    longest = max(map(len, lists), default=0)
+    return [[hits[i] for hits in lists if i < len(hits)] for i in range(longest)]

@@ -1,0 +1,153 @@
+"""Where a line of memory came from (turn, cell), written behind it; and lines that contradict. PURE (NB-M2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from nbagent.core.ranking import STOP_WORDS, stem
+
+_MARK: Final = re.compile(r"<!-- nbagent((?: [a-z]+=[^\s<>]+)*) -->")
+_PAIR: Final = re.compile(r" ([a-z]+)=([^\s<>]+)")
+_UNSAFE: Final = re.compile(r"[\s<>%\x00-\x1f]|--")
+_FIELDS: Final = ("turn", "cell", "session", "notebook", "at")
+
+ALIKE: Final = 0.6  # share of common words from which two lines speak of the same thing
+MAX_VALUE_WORDS: Final = 6  # a longer end of a sentence is a story, not a value
+_WORD: Final = re.compile(r"[^\W_][\w'-]*(?:\.\w+)*")
+_HAN: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_NUMBER: Final = re.compile(r"\d")
+_NEGATIONS: Final = frozenset(
+    {"not", "no", "never", "none", "without", "isn't", "don't", "doesn't", "won't", "不", "没", "非"}
+)
+_TIES: Final = re.compile(
+    r"^(.{3,80}?)\s*(?::|=|→|->|\b(?:is|are|was|were|now|uses?|prefers?|means|至|是|は|은|는)\b)\s*(.+)$", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where a remembered line was written. `at` is UTC in ISO form; "" is unknown."""
+
+    turn: str = ""
+    cell: str = ""
+    session: str = ""
+    notebook: str = ""
+    at: str = ""
+
+    def mark(self) -> str:
+        """Return the comment that goes behind the line, invisible where Markdown is rendered.
+
+        >>> Provenance(turn="t7", cell="a1b2").mark()
+        '<!-- nbagent turn=t7 cell=a1b2 -->'
+        """
+        values = [(name, getattr(self, name)) for name in _FIELDS]
+        written = "".join(f" {n}={_UNSAFE.sub(_escaped, v)}" for n, v in values if v)
+        return f"<!-- nbagent{written} -->" if written else ""
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02x}" for byte in found[0].encode())
+
+
+def _unescaped(text: str) -> str:
+    from urllib.parse import unquote
+
+    return unquote(text)
+
+
+def provenance_of(line: str) -> Provenance | None:
+    """Return what a line's comment says of where it came from, None when it has none."""
+    found = _MARK.search(line)
+    if not found:
+        return None
+    pairs = {k: _unescaped(v) for k, v in _PAIR.findall(found[1]) if k in _FIELDS}
+    return Provenance(**pairs) if pairs else None
+
+
+def as_item(text: str, provenance: Provenance | None) -> str:
+    """Return a fact as one list item: later lines indented, the comment at its end; comments in `text` are taken out.
+
+    >>> as_item("two\\nlines", Provenance(turn="t1"))
+    '- two\\n  lines <!-- nbagent turn=t1 -->'
+    """
+    clean = text.replace("<!--", "< !--").replace("\0", " ").replace("\r\n", "\n").replace("\r", "\n").strip()
+    lines = [line.rstrip() for line in clean.split("\n") if line.strip()]
+    lines[0] = re.sub(r"^[-*+]\s+", "", lines[0])
+    mark = provenance.mark() if provenance else ""
+    body = "- " + "\n  ".join(lines)
+    return f"{body} {mark}" if mark else body
+
+
+def contradict(one: str, other: str) -> bool:
+    """Tell whether two lines say different things of the same: a rule of thumb, for showing both, never for deciding.
+
+    >>> contradict("The port is 8080", "The port is 9090"), contradict("The port is 8080", "Anna likes tea")
+    (True, False)
+    """
+    return Claim.of(one).contradicts(Claim.of(other))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A line taken apart: its words, its numbers, whether it denies, and what it says of which subject."""
+
+    words: frozenset[str]
+    plain: frozenset[str]
+    numbers: frozenset[str]
+    negated: bool
+    subject: frozenset[str]
+    rest: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> Claim:
+        """Take a line apart."""
+        body = re.sub(r"^\s*(?:[-*+]|\d+[.)])\s+", "", text.strip())
+        words = _content(body)
+        numbers = frozenset(w for w in words if _NUMBER.search(w))
+        tie = _TIES.match(body[:400])
+        return cls(
+            words=words,
+            plain=words - numbers - _NEGATIONS,
+            numbers=numbers,
+            negated=bool(_NEGATIONS & set(_words(body))),
+            subject=_content(tie[1]) if tie else frozenset(),
+            rest=_content(tie[2]) if tie else frozenset(),
+        )
+
+    def contradicts(self, other: Claim) -> bool:
+        """Tell whether both speak of the same and do not say the same.
+
+        Either the part before ":", "=", "is" and the like is the same and the value after it is not, or most words are
+        common and a number or a negation differs.
+        """
+        if self.words == other.words and self.negated == other.negated:
+            return False
+        if self.subject and self.subject == other.subject and self._is_value() and other._is_value():
+            return not (self.rest <= other.rest or other.rest <= self.rest)
+        common = self.plain & other.plain
+        if len(common) < 2 or len(common) < ALIKE * len(self.plain | other.plain):
+            return False
+        return bool(self.numbers and other.numbers and self.numbers != other.numbers) or self.negated != other.negated
+
+    def _is_value(self) -> bool:
+        """Tell whether it says one thing of a subject; a name before ":" alone is who speaks, but for a number."""
+        named = len(self.subject) >= 2 or bool(self.numbers & self.rest)
+        return named and 0 < len(self.rest) <= MAX_VALUE_WORDS
+
+
+_stem = lru_cache(maxsize=20_000)(stem)
+
+
+def _words(text: str) -> Sequence[str]:
+    found: list[str] = []
+    for word in _WORD.findall(text.lower()):
+        found.extend(word if _HAN.search(word) else [word.rstrip(".'-")])
+    return found
+
+
+def _content(text: str) -> frozenset[str]:
+    return frozenset(_stem(w) for w in _words(text) if w not in STOP_WORDS or w in _NEGATIONS)

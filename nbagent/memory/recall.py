@@ -1,0 +1,272 @@
+"""Recall: how pieces are ranked for a question. PURE.
+
+The default is the recipe measured in memory-and-models.md 4.3, its constants frozen as they stand there (hand-rounded,
+not learned): BM25 of the piece, of it with its neighbours, and of its section, likeness of vectors of the piece and
+with its neighbours, each stretched to 0..1 over the store and added, and small priors. The preset `openclaw` is
+OpenClaw 2026.5.28's arithmetic (openclaw.md 2.6).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from nbagent.core.errors import SettingsError
+from nbagent.core.ranking import decay
+from nbagent.memory.pieces import Chunking
+
+if TYPE_CHECKING:
+    from nbagent.memory.shelf import Array, Shelf, Signals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Which numbers rank. Weights are of parts stretched to 0..1; `half_life_days` 0 and `mmr` 1 switch a stage off."""
+
+    name: str
+    scoring: Literal["nbagent", "openclaw"]
+    chunking: Chunking = "pieces"
+    max_results: int = 6
+    piece: float = 1.0
+    window: float = 1.0
+    section: float = 1.0
+    piece_vector: float = 1.0
+    window_vector: float = 1.0
+    length: float = 2.0 / 6  # of ln(1 + characters)
+    author: float = 1.0  # the piece begins with a name that the question says
+    when: float = 0.75  # the question asks when, and the piece has a word of time
+    date: float = 1.5  # month or year in the question are those of the piece's day
+    vector_weight: float = 0.7  # the rest of this and the next two is OpenClaw's
+    text_weight: float = 0.3
+    min_score: float = 0.35
+    candidates: int = 4  # times max_results
+    half_life_days: float = 0.0
+    decay_floor: float = 0.9  # DECISIONS 32
+    mmr: float = 1.0  # lambda
+
+
+PRESETS: Final[Mapping[str, Recipe]] = {
+    "nbagent": Recipe(name="nbagent", scoring="nbagent"),
+    "openclaw": Recipe(name="openclaw", scoring="openclaw", chunking="openclaw", decay_floor=0.0),
+    # The first published description (SPEC OC-M4), with both stages on that 2026.5.28 has off.
+    "openclaw@seed": Recipe(
+        name="openclaw@seed", scoring="openclaw", chunking="openclaw", decay_floor=0.0, half_life_days=30.0, mmr=0.7
+    ),
+}
+POOL: Final = 200  # candidates; OpenClaw's upper limit, and where the reference lost nothing
+MIN_COSINE: Final = 0.35  # below it likeness alone makes no hit; OpenClaw's minScore
+LIKE_SCORE: Final = 0.25  # of a piece found only as a part of a word; below any hit by words
+
+_WHEN: Final = re.compile(
+    r"(?i)\bwhen\b|\b(?:what|which) (?:date|day|month|year|time|week)\b|\bhow (?:long|recently|often)\b"
+    r"|什么时候|何时|几时|哪天|いつ|何日|언제|며칠"
+)
+_TIME_WORD: Final = re.compile(
+    r"(?i)\b(?:yesterday|today|tonight|tomorrow|ago|last|next|week(?:s|end|ends)?|months?|years?|morning|afternoon|"
+    r"evening|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|september|"
+    r"october|november|december|since|recently|(?:19|20)\d\d)\b|昨天|今天|明天|上周|去年|今年|昨日|今日|어제|오늘|작년"
+)
+_MONTHS: Final = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+_MONTH: Final = re.compile(rf"(?i)\b({'|'.join(_MONTHS)})\b")
+_YEAR: Final = re.compile(r"\b((?:19|20)\d\d)\b")
+_YEAR_MONTH: Final = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-\d\d)?\b")
+
+
+def find_preset(name: str) -> Recipe:
+    """Return the preset of that name.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    if name not in PRESETS:
+        raise SettingsError(f"memory.preset = {name!r}: there is no such preset; choose one of {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a question says besides its words: does it ask when, and which months and years does it name."""
+
+    asks_when: bool
+    months: frozenset[int]
+    years: frozenset[int]
+    words: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> Question:
+        """Read a question.
+
+        >>> q = Question.of("When did Anna move in May 2023?")
+        >>> q.asks_when, sorted(q.months), sorted(q.years)
+        (True, [5], [2023])
+        """
+        numbered = _YEAR_MONTH.findall(text)
+        months = {_MONTHS.index(m.lower()) + 1 for m in _MONTH.findall(text)} | {int(m) for _, m in numbered}
+        return cls(
+            asks_when=bool(_WHEN.search(text)),
+            months=frozenset(months),
+            years=frozenset(int(y) for y in _YEAR.findall(text)),
+            words=frozenset(re.findall(r"\w+", text.lower())),
+        )
+
+    def names(self, label: str) -> bool:
+        """Tell whether the question says what a piece begins with (its label, lower case), or its first word."""
+        words = re.findall(r"\w+", label)
+        return bool(words) and (words[0] in self.words or all(w in self.words for w in words))
+
+    def matches(self, month: int, year: int) -> bool:
+        """Tell whether a day's month and year are among those named; what is not named fits."""
+        if not (self.months or self.years) or not year:
+            return False
+        return (not self.months or month in self.months) and (not self.years or year in self.years)
+
+
+def has_time_word(text: str) -> bool:
+    """Tell whether a text says when something was, or is."""
+    return _TIME_WORD.search(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """The parts of a hit's score. `keyword`, `vector` and `prior` add up before `decay` multiplies.
+
+    `diversity` is what maximal marginal relevance took for likeness to better hits. `parts` are the single numbers.
+    """
+
+    keyword: float = 0.0
+    vector: float = 0.0
+    prior: float = 0.0
+    decay: float = 1.0
+    diversity: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A piece with its score."""
+
+    id: int
+    score: float
+    why: Why
+
+
+def rank(recipe: Recipe, question: Question, shelf: Shelf, signals: Signals, limit: int) -> list[Ranked]:
+    """Return the best pieces by the measured recipe, best first; ties keep the order of the notes."""
+    import numpy as np
+
+    def stretched(scores: Array | None) -> Array:
+        """Min-max over the store; nothing where there is nothing to tell apart."""
+        if scores is None or not len(scores):
+            return np.zeros(shelf.size, np.float32)
+        low, high = float(scores.min()), float(scores.max())
+        return (scores - low) / (high - low) if high > low else np.zeros_like(scores)
+
+    keyword = {
+        "piece": recipe.piece * stretched(signals.piece),
+        "window": recipe.window * stretched(signals.window),
+        "section": recipe.section * stretched(signals.section),
+    }
+    vector = {
+        "piece_vector": recipe.piece_vector * signals.covers * stretched(signals.piece_vector),
+        "window_vector": recipe.window_vector * signals.covers * stretched(signals.window_vector),
+    }
+    prior = {
+        "length": recipe.length * shelf.log_chars,
+        "author": recipe.author * shelf.labelled(question),
+        "when": recipe.when * (shelf.has_time if question.asks_when else np.zeros(shelf.size, np.float32)),
+        "date": recipe.date * shelf.dated(question),
+    }
+    words = signals.piece + signals.window + signals.section
+    found = words > 0
+    if signals.piece_vector is not None and signals.covers > 0:
+        found |= signals.piece_vector >= MIN_COSINE
+    found &= shelf.alive
+    total = sum(keyword.values()) + sum(vector.values()) + sum(prior.values())
+    factor = shelf.decay_factor(recipe, signals.today)
+    total = np.where(found, total * factor, -1.0)
+    slots = _best(total, min(limit, int(found.sum())))
+    return [
+        Ranked(
+            id=int(shelf.ids[s]),
+            score=round(float(total[s]), 6),
+            why=Why(
+                keyword=_sum(keyword, s), vector=_sum(vector, s), prior=_sum(prior, s),
+                decay=round(float(factor[s]), 4),
+                parts={k: round(float(v[s]), 4) for k, v in (keyword | vector | prior).items() if v[s]},
+            ),
+        )
+        for s in slots
+    ]  # fmt: skip
+
+
+def _sum(parts: Mapping[str, Array], slot: int) -> float:
+    return round(float(sum(part[slot] for part in parts.values())), 4)
+
+
+def _best(array: Array, count: int) -> list[int]:
+    import numpy as np
+
+    if count <= 0:
+        return []
+    best = np.argpartition(-array, count - 1)[:count] if count < len(array) else np.arange(len(array))
+    edge = array[best].min()
+    best = np.flatnonzero(array >= edge) if count < len(array) else best  # all ties at the edge, then by order
+    return [int(s) for s in best[np.lexsort((best, -array[best]))][:count]]
+
+
+def text_score(rank: float) -> float:
+    """Return OpenClaw's score of FTS5's rank (negative is better): r / (1 + r).
+
+    >>> [round(text_score(r), 3) for r in (-4.2, -2.1, -0.5)], text_score(0.0), text_score(math.inf)
+    ([0.808, 0.677, 0.333], 1.0, 0.001)
+    """
+    if not math.isfinite(rank):
+        return 0.001
+    return -rank / (1 - rank) if rank < 0 else 1 / (1 + rank)
+
+
+def openclaw_weights(vector: float, text: float) -> tuple[float, float]:
+    """Return both weights within 0..1 and of sum 1; both 0 give the defaults.
+
+    >>> openclaw_weights(2, 1), openclaw_weights(0, 0)
+    ((0.5, 0.5), (0.7, 0.3))
+    """
+    vector, text = min(1.0, max(0.0, vector)), min(1.0, max(0.0, text))
+    total = vector + text
+    return (vector / total, text / total) if total else (0.7, 0.3)
+
+
+def openclaw_candidates(max_results: int, multiplier: int) -> int:
+    """Return how many candidates each list gives: at most 200."""
+    return min(POOL, max(1, math.floor(max_results * min(20, max(1, multiplier)))))
+
+
+def merge_openclaw(
+    vector: Mapping[int, float], text: Mapping[int, float], factors: Mapping[int, float], recipe: Recipe
+) -> list[Ranked]:
+    """Return the union of both lists, weighted and aged, best first, that passes the least score.
+
+    When none does, what the keywords found comes all the same (OpenClaw's rescue); places that are left over go to
+    keyword hits too (its pull request 92524).
+    """
+    wv, wt = openclaw_weights(recipe.vector_weight, recipe.text_weight)
+    merged = []
+    for i in sorted(vector.keys() | text.keys()):
+        v, t, factor = wv * vector.get(i, 0.0), wt * text.get(i, 0.0), factors.get(i, 1.0)
+        why = Why(keyword=t, vector=v, decay=factor, parts={"cosine": vector.get(i, 0.0), "text": text.get(i, 0.0)})
+        merged.append(Ranked(id=i, score=(v + t) * factor, why=why))
+    merged.sort(key=lambda r: -r.score)
+    strict = [r for r in merged if r.score >= recipe.min_score]
+    rescued = [r for r in merged if r.score < recipe.min_score and r.id in text]
+    return strict + rescued
+
+
+def decay_openclaw(age_days: float, half_life_days: float) -> float:
+    """Return OpenClaw's factor of age: no floor, none for the future."""
+    return decay(age_days, half_life_days=half_life_days, floor=0.0)

@@ -1,0 +1,198 @@
+"""What `%memory` returns: hits as a list, an excerpt, a fact stored, and the status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, overload
+
+from nbagent.core.errors import Diagnostic
+from nbagent.notebook.tables import Code, Document, Line, Table, displayable
+
+
+class WhyView(Protocol):
+    """The parts of a score."""
+
+    keyword: float
+    vector: float
+    prior: float
+    decay: float
+    diversity: float
+    parts: Mapping[str, float]
+
+
+class HitView(Protocol):
+    """A hit as memory gives it (memory.hits.Hit)."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def start_line(self) -> int: ...
+    @property
+    def end_line(self) -> int: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def snippet(self) -> str: ...
+    @property
+    def date(self) -> str: ...
+    @property
+    def contradicts(self) -> str: ...
+    @property
+    def provenance(self) -> Any: ...
+    @property
+    def why(self) -> Any: ...
+
+
+class ExcerptView(Protocol):
+    """Lines of a note (memory.hits.Excerpt)."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def from_line(self) -> int: ...
+    @property
+    def lines(self) -> int: ...
+    @property
+    def total_lines(self) -> int: ...
+    @property
+    def next_line(self) -> int | None: ...
+
+
+class StatusView(Protocol):
+    """What memory holds (memory.hits.Status)."""
+
+    @property
+    def files(self) -> int: ...
+    @property
+    def pieces(self) -> int: ...
+    @property
+    def vectors(self) -> int: ...
+    @property
+    def embedder(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def preset(self) -> str: ...
+    @property
+    def index_path(self) -> str: ...
+    @property
+    def session_pieces(self) -> int: ...
+    @property
+    def diagnostics(self) -> Sequence[Diagnostic]: ...
+
+
+@displayable
+class MemoryHits(Sequence[HitView]):
+    """The hits of a search, best first: a list that shows itself."""
+
+    def __init__(self, query: str, hits: Iterable[HitView], *, note: str = "") -> None:
+        self.query = query
+        self.note = note
+        self._hits = tuple(hits)
+
+    @overload
+    def __getitem__(self, index: int) -> HitView: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[HitView]: ...
+    def __getitem__(self, index: int | slice) -> HitView | Sequence[HitView]:
+        return self._hits[index]
+
+    def __len__(self) -> int:
+        return len(self._hits)
+
+    def document(self) -> Document:
+        """Return what is shown: a table, then each snippet with what its score is made of."""
+        if not self._hits:
+            return [Line(text=f"Nothing in memory matches {self.query!r}."), Line(text=self.note, dim=True)]
+        pieces: list[Line | Table | Code] = []
+        for number, hit in enumerate(self._hits, 1):
+            lines = str(hit.start_line) if hit.start_line == hit.end_line else f"{hit.start_line}-{hit.end_line}"
+            head = [f"{number}.", f"{hit.path}:{lines}", hit.date, f"{hit.score:.2f}", _origin(hit.provenance)]
+            pieces.append(Line(text="  ".join(filter(None, head)), strong=True))
+            if hit.contradicts:
+                pieces.append(Line(text=f"older than {hit.contradicts}, which says otherwise"))
+            pieces.append(Code(text=hit.snippet))
+            pieces.append(Line(text=_why(hit.why), dim=True))
+        return [*pieces, Line(text=self.note, dim=True)]
+
+
+def _origin(provenance: Any) -> str:
+    if provenance is None:
+        return ""
+    words = [f"turn {provenance.turn}" if provenance.turn else "", f"cell {provenance.cell}" if provenance.cell else ""]
+    return f"({', '.join(filter(None, words))})" if any(words) else ""
+
+
+def _why(why: WhyView) -> str:
+    named = (("keyword", why.keyword), ("vector", why.vector), ("prior", why.prior), ("diversity", why.diversity))
+    words = [f"{name} {value:.2f}" for name, value in named if value]
+    if why.decay != 1:
+        words.append(f"age ×{why.decay:.2f}")
+    return " + ".join(words).replace("+ age", "  age").replace("+ diversity -", "- diversity ")
+
+
+@displayable
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MemoryExcerpt:
+    """Lines of a note."""
+
+    excerpt: ExcerptView
+
+    def document(self) -> Document:
+        """Return what is shown."""
+        part = self.excerpt
+        last = part.from_line + part.lines - 1
+        more = f"; %memory get {part.path} --from {part.next_line} reads on" if part.next_line else ""
+        foot = f"{part.path}, lines {part.from_line}-{last} of {part.total_lines}{more}"
+        return [Code(text=part.text), Line(text=foot, dim=True)]
+
+
+@displayable
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MemoryAdded:
+    """A fact that was stored."""
+
+    path: str
+    text: str
+
+    def document(self) -> Document:
+        """Return what is shown."""
+        return [Line(text=f"Remembered in {self.path}"), Code(text=self.text)]
+
+
+@displayable
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MemoryStatus:
+    """What memory holds and how it is searched."""
+
+    status: StatusView
+
+    def document(self) -> Document:
+        """Return what is shown."""
+        s = self.status
+        rows = [
+            ("notes", f"{s.files:,}"), ("pieces", f"{s.pieces:,}"), ("search", s.mode),
+            ("embedder", f"{s.embedder} ({s.vectors:,} vectors)" if s.embedder != "none" else "none"),
+            ("preset", s.preset), ("index", s.index_path),
+        ]  # fmt: skip
+        if s.session_pieces:
+            rows.append(("sessions", f"{s.session_pieces:,} pieces"))
+        return [Table(head=("memory", ""), rows=tuple(rows)), *(Line(text=str(d)) for d in s.diagnostics)]
+
+
+@displayable
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MemoryToday:
+    """Today's log."""
+
+    path: str
+    text: str
+
+    def document(self) -> Document:
+        """Return what is shown."""
+        if not self.text.strip():
+            return [Line(text=f"Nothing was noted today ({self.path}).")]
+        return [Line(text=self.path, strong=True), Code(text=self.text.rstrip())]
