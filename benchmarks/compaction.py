@@ -1,8 +1,9 @@
 """Replay recorded sessions under compaction policies: cost with caching, what each compaction lost, what was missed.
 
-    python benchmarks/compaction.py FOLDER [--policies null,tail,extract,recorded] [--thresholds 30,60,90] [--json FILE]
+    python benchmarks/compaction.py FOLDER [--policies null,nbagent,pi] [--thresholds 30,60,90] [--json FILE]
 
-FOLDER holds recordings that `nbagent import` reads. No model is called. A session is walked call by call: before
+A policy is a baseline (none, null, tail, extract, recorded) or a shipped one, also with other numbers: `codex@seed`,
+`nbagent:keep=0.1+note=0.03`; what stands in for its model is said in `compaction_policies.py`. FOLDER holds recordings that `nbagent import` reads. No model is called. A session is walked call by call: before
 each recorded model call the policy is asked for moves; then the request is priced (input-price units: a token read
 from the cache 0.1, written 1.25, put out 5), with the prefix that really equals the last request's. An anchor that
 the recorded reply writes, that was known before and is not in the request, is a use-time miss; a call with a miss
@@ -12,25 +13,29 @@ pays one retrieval. What replay cannot see: the other course an agent takes when
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+
+from compaction_notes import heading_extract
+from compaction_policies import SUMMARISER, policy_named, policy_step
 
 from nbagent.context.anchor_index import AnchorIndex
 from nbagent.context.anchors import SENTENCES, AnchorKind
 from nbagent.context.archive import pointer
 from nbagent.context.loss import QUERY_CHARS, Scores, Tally, score_loss, summed
 from nbagent.context.measure import Meter
-from nbagent.context.policy import Moment, Policy, Prune, Situation
+from nbagent.context.policy import Moment, Situation
 from nbagent.context.sight import Finder, Sight
 from nbagent.core.budget import Budget
 from nbagent.core.cuts import cut_points
-from nbagent.core.entries import AssistantMessage, Body, Compaction, Entry, Pruning, Report, UserMessage
-from nbagent.core.messages import Message, canonical, joined_text
+from nbagent.core.entries import AssistantMessage, Body, Compaction, Entry, Report
+from nbagent.core.messages import Message, canonical
 from nbagent.core.view import View, ViewFold
 from nbagent.runtime.import_formats import parse_recording
 from nbagent.runtime.import_recorder import COMPACTION
@@ -126,12 +131,26 @@ def load(folder: Path) -> Iterator[Session]:
     )
     for file in files:
         for one in parse_recording(file.read_text(encoding="utf-8"), file.name):
-            entries = imported_entries(one)
+            entries = long_ids(imported_entries(one))
             view, meter = ViewFold(entries).view(), Meter("claude-4.7")
             tokens = FIXED_TOKENS + sum(sum(meter.piece(p).values()) for p in view.pieces)
             window = next((w for w in WINDOWS if tokens >= w / 2), WINDOWS[-1])
             name = file.stem[:24] + (f"#{one.name}" if one.name else "")
             yield Session(name, entries, AnchorIndex(entries), tokens, window)
+
+
+def long_ids(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries with ids as long as those of a journal (12 hexadecimal digits): pointers cost tokens."""
+    ids: dict[str, str] = {}
+    out = []
+    for entry in entries:
+        ids[entry.id] = hashlib.sha256(entry.id.encode()).hexdigest()[:12]
+        body = entry.body
+        if isinstance(body, Report) and body.details.get("first_kept"):
+            kept = str(body.details["first_kept"])
+            body = replace(body, details={**body.details, "first_kept": ids.get(kept, kept)})
+        out.append(Entry(ids[entry.id], ids.get(entry.parent or ""), entry.at, body))
+    return out
 
 
 # --- replay ---------------------------------------------------------------------------------------
@@ -145,18 +164,20 @@ def replay(session: Session, policy: str, step: Step, threshold: float) -> Row:
     sight = Sight(index, fold.view())
     last: tuple[Message, ...] = ()
     made = 0
+    sent: frozenset[str] = frozenset()
     in_force: tuple[str | None, frozenset[str]] = (None, frozenset())
     for position, entry in enumerate(session.entries):
         if isinstance(entry.body, AssistantMessage):
-            situation = _situation(fold, budget, meter, entry.at)
+            situation = _situation(fold, budget, meter, entry.at, sent)
             bodies = step(situation)
             for body in bodies:
                 made += 1
                 fold.extend([Entry(f"move{made}", fold.path[-1].id if fold.path else None, entry.at, body)])
             if bodies:
                 row.cost += _summary_cost(bodies, situation.used_tokens, meter)
-                situation = _situation(fold, budget, meter, entry.at)
+                situation = _situation(fold, budget, meter, entry.at, sent)
             view = situation.view
+            sent = frozenset(p.entry_id for p in view.pieces)
             moved = (view.compaction, view.pruned) != in_force  # a move may have to wait before it takes effect
             if moved:
                 sight = Sight(index, view)
@@ -172,7 +193,7 @@ def replay(session: Session, policy: str, step: Step, threshold: float) -> Row:
     return row
 
 
-def _situation(fold: ViewFold, budget: Budget, meter: Meter, now: float) -> Situation:
+def _situation(fold: ViewFold, budget: Budget, meter: Meter, now: float, sent: frozenset[str]) -> Situation:
     view = fold.view()
     tokens = [sum(meter.piece(p).values()) for p in view.pieces]
     moment = Moment(now=now, mid_turn=view.steps > 0 and not view.turn_ended)
@@ -184,12 +205,21 @@ def _situation(fold: ViewFold, budget: Budget, meter: Meter, now: float) -> Situ
         fixed_tokens=FIXED_TOKENS,
         budget=budget,
         moment=moment,
+        sent=sent,
     )
 
 
 def _summary_cost(bodies: Iterable[Body], used: int, meter: Meter) -> float:
-    notes = [b.note for b in bodies if isinstance(b, Compaction) and b.details.get(MODEL_CALL)]
-    return sum(used * READ + SUMMARY_INSTRUCTION_TOKENS + OUTPUT * meter.text(note) for note in notes)
+    cost = 0.0
+    for body in bodies:
+        if not isinstance(body, Compaction):
+            continue
+        if body.details.get(MODEL_CALL):
+            cost += used * READ + SUMMARY_INSTRUCTION_TOKENS + OUTPUT * meter.text(body.note)
+        elif call := body.details.get(SUMMARISER):
+            one = call["read"] * READ + call["fresh"] + SUMMARY_INSTRUCTION_TOKENS + OUTPUT * call["written"]
+            cost += one * call["calls"]
+    return cost
 
 
 def _count_moves(
@@ -324,44 +354,11 @@ def extract() -> Step:
             return ()
         kept = first_kept(situation)
         cut = index.positions.get(kept or "", len(index))
-        return [Compaction(first_kept=kept, note=_extract(index, situation.path[:cut], meter))]
+        return [
+            Compaction(first_kept=kept, note=heading_extract(index, situation.path[:cut], EXTRACT_TOKENS, meter.text))
+        ]
 
     return step
-
-
-def _extract(index: AnchorIndex, hidden: Sequence[Entry], meter: Meter) -> str:
-    written: Counter[tuple[str, str]] = Counter()
-    errors: list[str] = []
-    decisions: list[str] = []
-    for entry in reversed(hidden):
-        position = index.positions[entry.id]
-        for kind, text in index.anchors[position]:
-            if kind == "error":
-                errors.append(text)
-            elif kind == "decision":
-                decisions.append(text)
-            elif kind != "constraint" and index.said[position].author != "shown":
-                written[(kind, text)] += 1
-    words = [key for key, _ in written.most_common()]
-    asked = [joined_text(e.body.blocks)[:600] for e in reversed(hidden) if isinstance(e.body, UserMessage)]
-    parts = (
-        ("Requests of the person, newest first", asked, 0.35),
-        ("Files", [t for k, t in words if k in ("path", "file", "url")], 0.2),
-        ("Identifiers", [t for k, t in words if k in ("id", "num", "ident", "column")], 0.2),
-        ("Errors", errors, 0.1),
-        ("Decisions", decisions, 0.15),
-    )
-    out = []
-    for title, items, share in parts:
-        left = EXTRACT_TOKENS * share
-        lines = []
-        for item in dict.fromkeys(items):
-            tokens = meter.text(item) + 1
-            if tokens <= left:
-                left -= tokens
-                lines.append(item)
-        out.append(f"## {title}\n" + "\n".join(lines))
-    return "\n".join(out)
 
 
 def recorded() -> Step:
@@ -380,23 +377,6 @@ def recorded() -> Step:
     return step
 
 
-def policy_step(policy: Policy, note_of: Callable[[Situation, str | None], str]) -> Step:
-    """Plug a real policy in; `note_of` stands in for the model that would write the note."""
-
-    def step(situation: Situation) -> Sequence[Body]:
-        bodies: list[Body] = []
-        for move in policy.plan(situation):
-            if isinstance(move, Prune):
-                bodies.append(Pruning(placeholders=dict(move.placeholders), reason=move.reason))
-            else:
-                bodies.append(
-                    Compaction(first_kept=move.first_kept, note=note_of(situation, move.first_kept), reason=move.reason)
-                )
-        return bodies
-
-    return step
-
-
 BASELINES: dict[str, Callable[[], Step]] = {
     "none": none,
     "null": null,
@@ -404,6 +384,15 @@ BASELINES: dict[str, Callable[[], Step]] = {
     "extract": extract,
     "recorded": recorded,
 }
+
+
+def step_maker(name: str) -> Callable[[float], Step]:
+    """Return threshold -> step for a baseline or a shipped policy: `NAME[@seed][:key=value,…]`."""
+    if name in BASELINES:
+        return lambda threshold: BASELINES[name]()
+    base, _, changes = name.partition(":")
+    numbers = {k: float(v) for k, _, v in (c.partition("=") for c in changes.split("+") if c)}
+    return lambda threshold: policy_step(policy_named(base, threshold, numbers))
 
 
 # --- output ---------------------------------------------------------------------------------------
@@ -439,7 +428,7 @@ def cells(row: Row) -> list[str]:
     uses = max(1, row.uses)
     return [
         row.policy,
-        f"{row.threshold:.0%}",
+        f"{row.threshold:.0%}" if row.threshold else "own",
         row.session,
         str(row.compactions),
         str(row.prunings),
@@ -469,19 +458,22 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def run(
-    sessions: Sequence[Session], steps: dict[str, Callable[[], Step]], thresholds: Sequence[float]
+    sessions: Sequence[Session], steps: dict[str, Callable[[float], Step]], thresholds: Sequence[float]
 ) -> Iterator[Row]:
     for session in sessions:
         for name, make in steps.items():
             for threshold in thresholds if name not in ("none", "recorded") else (1.0,):
-                yield replay(session, name, make(), threshold)
+                if threshold or name not in BASELINES:
+                    yield replay(session, name, make(threshold), threshold)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--policies", default=",".join(BASELINES))
-    parser.add_argument("--thresholds", default="20,30,45,60,75,90,95", help="percent of the window")
+    parser.add_argument(
+        "--thresholds", default="20,30,45,60,75,90,95", help="percent of the window; 0: as each policy has it"
+    )
     parser.add_argument("--json", type=Path, help="write every row, one a line")
     parser.add_argument("--each", action="store_true", help="a line for each session, not only the sums")
     parser.add_argument(
@@ -494,7 +486,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{len(sessions)} sessions; {len(long)} reach 20 % of their window: "
         + ", ".join(f"{n} at {w // 1000}k" for w, n in Counter(s.window for s in long).items())
     )
-    steps = {name: BASELINES[name] for name in parsed.policies.split(",")}
+    steps = {name: step_maker(name) for name in parsed.policies.split(",")}
     rows = list(run(long, steps, [float(t) / 100 for t in parsed.thresholds.split(",")]))
     if parsed.json:
         parsed.json.write_text(

@@ -81,7 +81,7 @@ class NoteStyle:
 
     template: str = "handoff"
     users_tokens: int = 20_000
-    appendix_tokens: int = 4_000
+    appendix_tokens: int = 10_000  # 5 % of the reference window, the most that DECISIONS 27 allows
     reattach: int = 5
     reattach_tokens: int = 2_000
     probe: bool = False

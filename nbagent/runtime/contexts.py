@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
 from nbagent.context.engine import Engine
+from nbagent.context.extract import machine_note
 from nbagent.context.loss import LossReport, loss_report
 from nbagent.context.moves import cut_keeping, tokens_before
 from nbagent.context.policies import BUILT_IN
@@ -168,5 +170,5 @@ def make_engine(
     return Engine(
         policy=policy, meter=meter, prefix=prefix(), budget=budget, make_request=make_request, predict=predict,
         price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix, model=named.name,
-        focus=focus, edited=edited,
+        focus=focus, edited=edited, machine_note=partial(machine_note, count=meter.text),
     )  # fmt: skip
