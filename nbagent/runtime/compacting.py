@@ -9,6 +9,7 @@ from nbagent.core.entries import Compaction, Entry, Pin, Restore, TurnStart
 from nbagent.core.errors import UsageProblem
 from nbagent.core.tree import SessionTree
 from nbagent.core.view import ViewFold
+from nbagent.models.registry import NamedModel
 from nbagent.runtime.contexts import CompactionResult, compact_by_hand, last_compaction
 from nbagent.runtime.ports import TurnPorts
 from nbagent.runtime.session import Session
@@ -28,15 +29,19 @@ async def compact(
     dry run asks for the note and writes nothing.
 
     Raises:
-        UsageProblem: there is no conversation yet, or a recording plays.
+        UsageProblem: there is no conversation yet, or a recording plays and no note is given.
         MissingKey: a note is needed and no model can be called.
     """
-    if session.cassette is not None:
-        raise UsageProblem("a recording plays, which keeps its own compactions; compact in a live session")
+    if session.cassette is not None and edited is None:
+        raise UsageProblem(
+            "a recording plays, so no model can write a note; write it yourself below a line `%%context note`, or "
+            "compact in a live session"
+        )
     start = _start(session)
-    named = await session.ready_model(session.model_name or start.model)
     if edited is None:
-        named.model.check_ready()
+        named = await session.ready_model(session.model_name or start.model)
+    else:
+        named = measured_for(session, start)
     runner = session.runner
     runner.writer.recover_partial()
     runner.close_broken()
@@ -59,8 +64,8 @@ def undo(session: Session) -> Entry:
     found = last_compaction(tree.path())
     restored = ViewFold([*tree.path(), Entry("preview", tree.leaf, 0.0, Restore(cancels=found.id))]).view()
     start = _start(session)
-    named = session.model(session.model_name or start.model)
-    engine = runner.engine(named, start)
+    named = measured_for(session, start)
+    engine = runner.engine(named, replace(start, policy=runner.settings.policy))
     size, window = engine.predict(restored), runner.budget(named.facts).window_tokens
     if size > window:
         raise UsageProblem(
@@ -121,6 +126,12 @@ def rot_of(session: Session) -> tuple[RotFinding, ...]:
     """Return what is stale, conflicting, confusable or distracting in the context now."""
     path = session.tree.path()
     return find_rot(ViewFold(path).view(), path, session.runner.folder)
+
+
+def measured_for(session: Session, start: TurnStart) -> NamedModel:
+    """Return the model that sizes are for where none is called: it may be that of a recording, known by name only."""
+    name = session.current_model() if session.cassette is not None else session.model_name or start.model
+    return NamedModel(name=name, model=session.model().model, facts=session.facts_of(name), source="recorded")
 
 
 def _start(session: Session) -> TurnStart:

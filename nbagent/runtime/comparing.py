@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbagent.context.compare import Row, compare
 from nbagent.core.errors import UsageProblem
 from nbagent.core.view import build_view
+from nbagent.runtime.compacting import measured_for
 from nbagent.runtime.contexts import known_policies
 from nbagent.runtime.session import Session
 
@@ -28,7 +29,8 @@ class Comparison:
 def compare_session(session: Session, names: Sequence[str] = ()) -> Comparison:
     """Compare the policies `names` (NAME or NAME@seed; all when empty) on the current path; the one in force too.
 
-    Each has the numbers that the person set, as far as it has them. Nothing is written.
+    Each has the numbers that the person set, as far as it has them. Nothing is written. The model and the policy
+    of an imported conversation need not be known here.
 
     Raises:
         UsageProblem: there is no conversation yet.
@@ -41,8 +43,9 @@ def compare_session(session: Session, names: Sequence[str] = ()) -> Comparison:
     in_force = session.settings.policy
     chosen = tuple(dict.fromkeys(names)) or tuple(dict.fromkeys([*known_policies(), in_force]))
     policies = {name: runner.policy_of(name) for name in chosen}
-    named = session.model(session.model_name or start.model)
-    rows = compare(path, policies, runner.engine(named, start), prices=named.facts.prices)
+    named = measured_for(session, start)
+    engine = runner.engine(named, replace(start, policy=in_force))
+    rows = compare(path, policies, engine, prices=named.facts.prices)
     return Comparison(
         model=named.name, window_tokens=runner.budget(named.facts).window_tokens,
         turns=len(session.tree.turns_on_path()), in_force=in_force, rows=rows,
