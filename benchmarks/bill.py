@@ -2,10 +2,11 @@
 
     python benchmarks/bill.py [CALLS]
 
-Two turns in one conversation, with default settings. The price is in units of one uncached input token (reads
-0.1, writes 1.25), as a share of what the same requests cost without a cache. Needed: at most 0.145 for the
-first turn, and no cache break: no request may read less than the request before it read and wrote, but where the
-journal says that the policy moved something. Nothing here is timed; the figures are the same on every machine.
+Two turns in one conversation with default settings, and the same with the policy `off`, which shows what caching
+alone does. The price is in units of one uncached input token (reads 0.1, writes 1.25), as a share of what the
+conversation costs when nothing is cached and nothing moved. Needed: at most 0.145 for the first turn, and no cache
+break: no request may read less than the request before it read and wrote, but where the journal says that the
+policy moved something. Nothing here is timed; the figures are the same on every machine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from agent_loop import PROMPT, Ours
-from measuring import verdict
+from measuring import table, verdict
 
 from nbagent.core.entries import Entry
 from tests.fakes.cache import InputUsage, bill
@@ -29,9 +30,22 @@ from tests.fakes.messages_api import FakeMessagesAPI, Reply, call, reply
 GOAL = 0.145
 
 
-def script(calls: int) -> list[Reply | str]:
-    """Return one turn: `calls` replies with a call each, then a text."""
-    return [*(reply(call("read_chunk", {"i": i})) for i in range(1, calls + 1)), "All chunks are read."]
+class Script:
+    """Answers a turn's requests with `calls` calls and a text; a request for a note with a note."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls, self.made = calls, 0
+
+    def __call__(self, body: dict[str, Any]) -> Reply | str:
+        last = body["messages"][-1]["content"][-1]
+        asked = str(last.get("text", "")) if last["type"] == "text" else ""
+        if asked and asked != PROMPT and not asked.startswith("<reminder>"):
+            return "## Goal\nRead all chunks.\n\n## Next steps\nRead the chunks that are left."
+        self.made = 0 if asked == PROMPT else self.made
+        if self.made == self.calls:
+            return "All chunks are read."
+        self.made += 1
+        return reply(call("read_chunk", {"i": self.made}))
 
 
 def breaks(usages: list[InputUsage]) -> list[int]:
@@ -50,43 +64,41 @@ def moved(path: Iterable[Entry]) -> set[int]:
     return numbers
 
 
-def run(calls: int) -> dict[str, Any]:
-    """Run two turns and return their figures."""
-    with FakeMessagesAPI(script(calls) + script(calls)) as fake, tempfile.TemporaryDirectory() as scratch:
+def run(calls: int, policy: str | None) -> dict[str, Any]:
+    """Run two turns and return their figures; prices in units."""
+    with FakeMessagesAPI(Script(calls)) as fake, tempfile.TemporaryDirectory() as scratch:
         os.environ |= {"ANTHROPIC_API_KEY": "fake-key", "BENCHMARK_SCRATCH": scratch, "HOME": scratch}
-        ours = Ours(fake.base_url, policy=None, window_tokens=200_000)
+        ours = Ours(fake.base_url, policy=policy, window_tokens=200_000)
         ours.new = False
-        for _ in range(2):
-            ours.run(calls)
+        ours.run(calls)
+        first = len(fake.requests)
+        ours.run(calls)
         announced = moved(ours.session.tree.path())
         ours.session.close()
         usages = [r.usage for r in fake.requests if r.usage is not None]
         problems = list(fake.problems)
-    first, both = bill(usages[: calls + 1]), bill(usages)
-    read = sum(u.read_tokens for u in usages[: calls + 1]) / first.without_caching
     return {
-        "share": first.with_caching / first.without_caching, "share_of_both": both.with_caching / both.without_caching,
-        "read": read, "breaks": [n for n in breaks(usages) if n not in announced], "moves": sorted(announced), "problems": problems, "requests": len(usages),
+        "first": bill(usages[:first]), "both": bill(usages), "requests": len(usages), "problems": problems,
+        "breaks": [n for n in breaks(usages) if n not in announced], "moves": sorted(announced),
     }  # fmt: skip
 
 
 def main() -> None:
     calls = int(sys.argv[1]) if len(sys.argv) > 1 else 50
-    found = run(calls)
-    print(f"two turns of {calls} tool calls, {found['requests']} requests; {PROMPT!r}, 4 KB a call")
-    print(f"read from the cache, first turn: {found['read']:.3f} of the input")
-    print(
-        f"price, first turn:  {found['share']:.4f} of the uncached price; needed {GOAL}: {verdict(found['share'], GOAL)}"
-    )
-    print(f"price, both turns:  {found['share_of_both']:.4f}")
-    print(
-        f"cache breaks:       {len(found['breaks'])} {found['breaks'] or ''}; needed 0: {verdict(len(found['breaks']), 0)}"
-    )
-    print(
-        f"moves of the policy: before the requests {found['moves']}" if found["moves"] else "the policy moved nothing"
-    )
-    if found["problems"]:
-        print("the fake found fault:", *found["problems"], sep="\n  ")
+    off, default = run(calls, "off"), run(calls, None)
+    print(f"two turns of {calls} tool calls, 4 KB a call; shares of the uncached, unmanaged price\n")
+    rows = [["policy", "first turn", "both turns", "requests", "moves before", "cache breaks"]]
+    for name, found in (("off", off), ("default", default)):
+        shares = [f"{found[k].with_caching / off[k].without_caching:.4f}" for k in ("first", "both")]
+        moves = ", ".join(map(str, found["moves"])) or "none"
+        rows.append([name, *shares, str(found["requests"]), moves, str(len(found["breaks"]))])
+    print(table(rows))
+    share = default["first"].with_caching / off["first"].without_caching
+    worst = max(len(off["breaks"]), len(default["breaks"]))
+    print(f"\nprice of a turn by default: {share:.4f}; needed at most {GOAL}: {verdict(share, GOAL)}")
+    print(f"cache breaks: {off['breaks'] + default['breaks'] or 0}; needed 0: {verdict(worst, 0)}")
+    if problems := off["problems"] + default["problems"]:
+        print("the fake found fault:", *problems, sep="\n  ")
 
 
 if __name__ == "__main__":
