@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from nbagent.core.messages import Block, Message, canonical, is_thinking
+from nbagent.core.messages import Block, Message, canonical, is_thinking, text_block
 from nbagent.core.view import View
 
 RESULT_CHARS = 2_000  # pi and OpenCode: more of a result does not go into a summary request
 
 
 def messages_without(view: View, entry_ids: Collection[str]) -> tuple[Message, ...]:
-    """Return the messages of a view without what some entries contributed."""
+    """Return the messages of a view without what some entries say; results that they stand in for remain."""
     made: list[Message] = []
     for piece in view.pieces:
-        if piece.entry_id in entry_ids:
+        if piece.entry_id in entry_ids and piece.category != "tool results":
             continue
         if made and made[-1].role == piece.role:
             made[-1] = Message(piece.role, made[-1].blocks + piece.blocks)
@@ -54,3 +54,10 @@ def _block(block: Block) -> str:
         more = len(text) - RESULT_CHARS
         return f"(result: {text[:RESULT_CHARS]} [{more:,} more characters])" if more > 0 else f"(result: {text})"
     return f"({kind})"
+
+
+def with_question(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Return the conversation with `text` as the last thing that the person says."""
+    if messages and messages[-1].role == "user":
+        return (*messages[:-1], Message("user", (*messages[-1].blocks, text_block(text))))
+    return (*messages, Message("user", (text_block(text),)))

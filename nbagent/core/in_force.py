@@ -100,6 +100,13 @@ class Moves:
         own, kept = self.position[compaction.id], compaction.body.first_kept
         return own if kept is None else min(self.position.get(kept, own), own)
 
+    def hidden_at(self, position: int) -> int:
+        """Return where the compactions in force began to hide `position`; a number beyond the path if none does."""
+        if position >= self.first_kept(self.compaction):
+            return len(self.position)
+        live = (e.id for e in self.made if isinstance(e.body, Compaction) and e.id not in self.cancelled)
+        return min(self.at[e] for e in live if self.at[e] > position)
+
     def take(self, entry: Entry, bound: int | None) -> None:
         """Note a move or its undoing; it waits when the reply at `bound` must stay as it is."""
         body = entry.body
@@ -141,7 +148,7 @@ def collect_moves(path: Sequence[Entry]) -> Moves:
     """Return the moves along `path`, when each took effect, and which bound replies have to go as text."""
     moves = Moves(position={e.id: i for i, e in enumerate(path)})
     last: int | None = None  # the last reply that is sent
-    asked: dict[int, int] = {}  # a bound reply -> where the next reply was asked for
+    asked: dict[int, int] = {}  # a bound reply -> where the next reply was asked for, or a note hid it
     voices: list[Voice | None] = []
     speaking = Voices()
     for i, entry in enumerate(path):
@@ -150,10 +157,8 @@ def collect_moves(path: Sequence[Entry]) -> Moves:
             speaking.take(entry)
         voices.append(speaking.now)
         if isinstance(body, AssistantMessage) and speaks(body):
-            if last in asked and last < moves.first_kept(moves.compaction):
-                del asked[last]  # hidden behind a note: what follows was not signed over it
-            elif last in asked:
-                asked[last] = i
+            if last in asked:
+                asked[last] = min(i, moves.hidden_at(last))  # behind a note it stays as it was before the note
             last = i
             if binds_thinking(body):
                 asked[i] = len(path)
@@ -163,7 +168,7 @@ def collect_moves(path: Sequence[Entry]) -> Moves:
             visible = last is not None and last >= moves.first_kept(moves.compaction)
             moves.take(entry, last if visible and binds_thinking(path[last or 0].body) else None)
     for position, until in asked.items():
-        if voices[position] != voices[min(until, len(path) - 1)] or not moves.thinking_holds(position, until):
+        if voices[position] != voices[until - 1] or not moves.thinking_holds(position, until):
             moves.flat.update(_loop_up_to(path, position))
     return moves
 
