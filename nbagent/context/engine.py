@@ -225,7 +225,8 @@ class Engine:
         first_kept, recent = move.first_kept, ""
         view = fold.view()
         if view.bound is not None and any(e.id == view.bound for e in kept):
-            recent = self._as_text(view, {e.id for e in kept})
+            asked = pending_request([*replaced, *kept], [])
+            recent = self._as_text(view, {e.id for e in kept} - asked)  # that is said once, among the person's messages
             first_kept, replaced, kept = None, [*replaced, *kept], []
         style, count = move.style, self.meter.text
         users_limit = style.users_tokens and min(style.users_tokens, self.budget.window_tokens // 10)
