@@ -77,7 +77,7 @@ class EndpointEmbedder:
 
     def __init__(self, endpoint: Endpoint, *, wait: Callable[[float], object] | None = None) -> None:
         self._endpoint = endpoint
-        self._wait = wait or threading.Event().wait
+        self._wait = threading.Event().wait if wait is None else wait
         self._client: Any = None
 
     @property
@@ -89,6 +89,12 @@ class EndpointEmbedder:
     def covers(self, text: str) -> float:
         """Return 1: such models know many languages."""
         return 1.0
+
+    def close(self) -> None:
+        """Close what is open to the server."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Floats:
         """Return the server's vectors.

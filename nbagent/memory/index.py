@@ -83,7 +83,8 @@ class MemoryIndex:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         (owner,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        ours = "SELECT count(*) FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+        (tables,) = connection.execute(ours).fetchone()
         if tables and owner != APPLICATION_ID:
             raise sqlite3.DatabaseError("it is another program's")
         if tables and (version != SCHEMA_VERSION or _chunking(connection) != self.chunking):

@@ -155,8 +155,7 @@ def read_note(path: Path) -> NoteText:
     """
     with path.open("rb") as file:
         content = file.read(MAX_NOTE_BYTES + 1)
-    sample = content[:8192]
-    if sample.count(0) > len(sample) // 20:
+    if _is_binary(content[:8192]):
         binary = Diagnostic(path=str(path), line=None, cause="is binary and is not searched", remedy="rename it")
         return NoteText(text="", content=content, fault=binary)
     fault: Diagnostic | None = None
@@ -169,6 +168,18 @@ def read_note(path: Path) -> NoteText:
             path=str(path), line=line, cause="is not UTF-8; what is broken is left out", remedy="save it as UTF-8"
         )
     return NoteText(text=text.replace("\r\n", "\n").replace("\r", "\n"), content=content, fault=fault)
+
+
+def _is_binary(sample: bytes) -> bool:
+    """Tell whether bytes are no text: many NULs, or some among bytes that are not UTF-8."""
+    zeros = sample.count(0)
+    if not zeros:
+        return False
+    try:
+        sample[:-3].decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return zeros > len(sample) // 20
 
 
 def daily_date(name: str) -> str:

@@ -161,11 +161,13 @@ def rank(recipe: Recipe, question: Question, shelf: Shelf, signals: Signals, lim
     import numpy as np
 
     def stretched(scores: Array | None) -> Array:
-        """Min-max over the store; nothing where there is nothing to tell apart."""
+        """Min-max over the store; all 1 where all were found alike."""
         if scores is None or not len(scores):
             return np.zeros(shelf.size, np.float32)
         low, high = float(scores.min()), float(scores.max())
-        return (scores - low) / (high - low) if high > low else np.zeros_like(scores)
+        if high > low:
+            return (scores - low) / (high - low)
+        return np.full_like(scores, float(high > 0))
 
     keyword = {
         "piece": recipe.piece * stretched(signals.piece),

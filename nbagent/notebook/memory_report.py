@@ -110,8 +110,8 @@ class MemoryHits(Sequence[HitView]):
         pieces: list[Line | Table | Code] = []
         for number, hit in enumerate(self._hits, 1):
             lines = str(hit.start_line) if hit.start_line == hit.end_line else f"{hit.start_line}-{hit.end_line}"
-            head = [f"{number}.", f"{hit.path}:{lines}", hit.date, f"{hit.score:.2f}", _origin(hit.provenance)]
-            pieces.append(Line(text="  ".join(filter(None, head)), strong=True))
+            head = [f"{number}. {hit.path}:{lines}", hit.date, f"{hit.score:.2f}", _origin(hit.provenance)]
+            pieces.append(Line(text=" · ".join(filter(None, head)), strong=True))
             if hit.contradicts:
                 pieces.append(Line(text=f"older than {hit.contradicts}, which says otherwise"))
             pieces.append(Code(text=hit.snippet))
@@ -123,15 +123,14 @@ def _origin(provenance: Any) -> str:
     if provenance is None:
         return ""
     words = [f"turn {provenance.turn}" if provenance.turn else "", f"cell {provenance.cell}" if provenance.cell else ""]
-    return f"({', '.join(filter(None, words))})" if any(words) else ""
+    return ", ".join(filter(None, words))
 
 
 def _why(why: WhyView) -> str:
     named = (("keyword", why.keyword), ("vector", why.vector), ("prior", why.prior), ("diversity", why.diversity))
     words = [f"{name} {value:.2f}" for name, value in named if value]
-    if why.decay != 1:
-        words.append(f"age ×{why.decay:.2f}")
-    return " + ".join(words).replace("+ age", "  age").replace("+ diversity -", "- diversity ")
+    age = f", age ×{why.decay:.2f}" if why.decay != 1 else ""
+    return " + ".join(words).replace("+ diversity -", "- diversity ") + age
 
 
 @displayable
