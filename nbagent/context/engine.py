@@ -41,6 +41,7 @@ MAX_TRIES = 3
 COOL_DOWN_S = 300.0
 NEAR_OVERFLOW = 0.95
 BOUND_SHARE = 0.85  # inside a tool loop whose thinking is bound to its prefix, compaction waits until here
+FRAME = 50  # of the window stay free at least when a request is sent: later than any policy's own limit
 LEAST_TOKENS = 2_000  # smaller conversations are not compacted by themselves
 DROP_SHARE = 0.2  # CC-C5: the oldest exchanges that go when the request itself does not fit
 
@@ -342,7 +343,7 @@ class Engine:
 
     def fit(self, fold: ViewFold) -> Flow:
         """The token check before sending: mask what can be masked, then say in one line that it does not fit."""
-        limit = self.budget.window_tokens - min(self.budget.reserve_tokens, self.budget.window_tokens // 10)
+        limit = self.budget.window_tokens - min(self.budget.reserve_tokens, self.budget.window_tokens // FRAME)
         if self.predict(fold.view()) <= limit:
             return None
         for keep in (2, 0) if self.policy.name != OFF else ():
