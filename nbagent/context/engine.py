@@ -15,7 +15,10 @@ from nbagent.context.handoff import TEMPLATES, HandoffNote, Rejected, handoff_re
 from nbagent.context.measure import Meter
 from nbagent.context.moves import cut_keeping, head_and_tail, pending_start, prune, shown_results
 from nbagent.context.note import NoteParts, compose_note, shown_again, users_messages
+from nbagent.context.pins import SHARE, pinned_texts, unpinned
 from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation
+from nbagent.context.rot import detect, moves_for
+from nbagent.context.signals import signal
 from nbagent.context.transcript import message_texts, messages_without, serialised
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Append, CallModel, Effect, ReadNow, Say
@@ -47,6 +50,8 @@ DROP_SHARE = 0.2  # CC-C5: the oldest exchanges that go when the request itself 
 
 NO_NOTE = "(no note could be written; what follows was collected by machine)"
 DROPPED = "(the oldest part was left out without a note)"
+MASKS_ROT = frozenset({"nbagent"})  # other policies are modelled after products that do not
+COLD_S = 300.0  # without a call for this long the provider's cache is empty: moving the prefix costs nothing more
 OFF = "off"  # the policy that manages nothing: nothing is masked either
 
 Flow = Generator[Effect, Any, "str | None"]
@@ -98,9 +103,12 @@ class Engine:
         situation = yield from self.situation(fold, "before_call")
         if line := self.fixed_too_large(situation):
             return line
-        for move in self.policy.plan(situation):
+        plan = self.policy.plan(situation)
+        if any(isinstance(m, Prune) for m in plan) or (situation.moment.idle_s or 0.0) > COLD_S:
+            yield from self._mask_rot(fold)
+        for move in plan:
             if isinstance(move, Prune):
-                yield from self._prune(fold, move)
+                yield from self._prune(fold, unpinned(move, fold.path, situation.view))
                 continue
             kept = keeping_request(fold, move)
             if kept is not None and not self.waits(fold.path, situation):
@@ -108,6 +116,9 @@ class Engine:
                 if done == "stopped":
                     return done
         unfit = yield from self.fit(fold)
+        view = fold.view()
+        if not unfit and (told := signal(fold.path, view, self.predict(view), self.budget)) is not None:
+            yield from self._append(fold, told)
         self.sent.update(p.entry_id for p in fold.view().pieces)
         return unfit
 
@@ -238,6 +249,7 @@ class Engine:
             machine=self.machine_note(replaced, kept, machine_limit) if machine_limit else "",
             attached=shown_again(replaced, kept, self._scaled(style), count) if style.reattach else "",
             skills=self.skills_note(replaced), recent=recent,
+            pins=pinned_texts(replaced, view.pins, self.budget.window_tokens // SHARE, count),
         )  # fmt: skip
         told = any(isinstance(e.body, Snapshot) and "files" in e.body.topics for e in kept)
         details = {
@@ -375,9 +387,17 @@ class Engine:
     def _prune(self, fold: ViewFold, move: Prune) -> Generator[Effect, Any, None]:
         """Record a pruning; one that waits for the end of a tool loop is not recorded again and again."""
         view = fold.view()
-        if view.deferred and any(e in self.sent for e in move.placeholders):
+        if not move.placeholders or (view.deferred and any(e in self.sent for e in move.placeholders)):
             return
         yield from self._append(fold, Pruning(placeholders=move.placeholders, reason=move.reason))
+
+    def _mask_rot(self, fold: ViewFold) -> Generator[Effect, Any, None]:
+        """Mask what clashes and distracts; never inside a tool loop whose thinking is bound to its prefix."""
+        view = fold.view()
+        if self.policy.name in MASKS_ROT and view.bound is None:
+            move = moves_for(detect(view, fold.path))
+            if move is not None:
+                yield from self._prune(fold, unpinned(move, fold.path, view))
 
     def _preview(self, fold: ViewFold, body: Body) -> View:
         path = list(fold.path)

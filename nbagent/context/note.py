@@ -27,6 +27,7 @@ class NoteParts:
     attached: str = ""
     skills: str = ""
     recent: str = ""
+    pins: str = ""
 
 
 def compose_note(parts: NoteParts) -> str:
@@ -38,6 +39,7 @@ def compose_note(parts: NoteParts) -> str:
         ("last-steps", parts.recent),
         ("skills-in-use", parts.skills),
         ("must-not-get-lost", parts.machine),
+        ("pinned-by-the-person", parts.pins),
         ("messages-of-the-person", parts.users),
     ):
         if text.strip():

@@ -45,6 +45,7 @@ class Surroundings:
 
     `kernel` names this run of the kernel, so that a restart is noticed. `files` maps a start-up
     file (instructions, memory) to its text. `masked` are tools narrowed away for this turn.
+    `marks` go into the snapshot's state: what later tails have to know of the `notes`.
     """
 
     today: str
@@ -56,6 +57,7 @@ class Surroundings:
     file_marks: Mapping[str, str] = field(default_factory=dict)
     masked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    marks: Mapping[str, Any] = field(default_factory=dict)
 
 
 def last_state(path: Sequence[Entry]) -> JsonObject:
@@ -119,7 +121,7 @@ def compose(before: JsonObject, now: Surroundings, *, first: bool) -> Snapshot |
         return None
     state = {
         "today": now.today, "kernel": now.kernel or before.get("kernel") or "", "files": dict(now.file_marks),
-        "masked": list(now.masked),
+        "masked": list(now.masked), **now.marks,
         "variables": {v.name: [v.type, v.shape, v.identity] for v in now.variables},
     }  # fmt: skip
     body = "\n".join(lines)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from nbagent.core.entries import AssistantMessage, Body, Entry, Steering, ToolResult, TurnEnd, UsageReported
+from nbagent.core.entries import AssistantMessage, Body, Entry, Snapshot, Steering, ToolResult, TurnEnd, UsageReported
 from nbagent.core.errors import CassetteMiss
 from nbagent.core.messages import Request, Response, ToolCall, joined_text
 from nbagent.models.cassette import HOW, RecordedTurn, is_move, located, speaks
@@ -33,7 +33,7 @@ class Player:
 
     def __post_init__(self) -> None:
         bodies = self.turn.stretches[self.stretch].bodies
-        self._bodies = [b for b in bodies if isinstance(b, AssistantMessage | Steering) or is_move(b)]
+        self._bodies = [b for b in bodies if isinstance(b, AssistantMessage | Snapshot | Steering) or is_move(b)]
         self._usage = {b.step: b for b in bodies if isinstance(b, UsageReported) and b.purpose == "turn"}
         self._results = {b.call_id: b for b in bodies if isinstance(b, ToolResult)}
 
@@ -59,7 +59,7 @@ class Player:
     def next_move(self, path: Sequence[Entry]) -> Body | None:
         """Return what was written at this place to manage the context, as it reads on `path`; None when all was."""
         self.steering()  # what the loop itself said is said again by the loop
-        if not self._bodies or not is_move(self._bodies[0]):
+        if not self._bodies or not (is_move(self._bodies[0]) or isinstance(self._bodies[0], Snapshot)):
             return None
         return located(self._bodies.pop(0), path)
 

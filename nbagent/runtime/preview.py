@@ -33,7 +33,7 @@ async def preview_turn(
     else:
         named = session.model(name)
         start = runner.start_of("preview", path, named, options, cell)
-        snapshot = await runner.snapshot(path, ports, start.masked_tools)
+        snapshot = await runner.snapshot(path, ports, start.masked_tools, named.facts)
     blocks = await attach(prompt, kernel=ports.kernel, root=runner.folder, sees_images=named.facts.sees_images)
     return preview_request(runner, named, path, start=start, snapshot=snapshot, prompt=blocks if prompt else ())
 

@@ -187,7 +187,7 @@ class Session:
         runner.close_broken()
         if moves:
             runner.writer.move_leaf(target, "new" if options.new else "fork")
-        snapshot = await runner.snapshot(self.tree.path(), ports, start.masked_tools)
+        snapshot = await runner.snapshot(self.tree.path(), ports, start.masked_tools, named.facts)
         done = await runner.run(
             named, ports, start=start, prompt=blocks, snapshot=snapshot, limits=runner.limits(options)
         )
@@ -210,7 +210,7 @@ class Session:
         named = await self.ready_model(options.model or last.body.model)
         runner = self.runner
         runner.writer.recover_partial()
-        snapshot = await runner.snapshot(self.tree.path(), ports, last.body.masked_tools)
+        snapshot = await runner.snapshot(self.tree.path(), ports, last.body.masked_tools, named.facts)
         return await runner.run(named, ports, start=None, snapshot=snapshot, limits=runner.limits(options))
 
     def _earlier_turn(self, cell: CellKey) -> TurnNode | None:

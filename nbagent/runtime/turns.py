@@ -16,13 +16,13 @@ from nbagent.core.budget import Budget, Usage
 from nbagent.core.effects import Notice, TurnBegan, TurnDone
 from nbagent.core.entries import Entry, Snapshot, TurnStart, UsageReported
 from nbagent.core.errors import UsageProblem
-from nbagent.core.messages import Block, Prefix, Request, ToolCall
+from nbagent.core.messages import Block, JsonObject, Prefix, Request, ToolCall
 from nbagent.core.turn import Limits, TurnInput, TurnOutput, close_broken_turn, run_turn
 from nbagent.core.view import View, build_view
 from nbagent.models.catalog import ModelFacts
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
-from nbagent.runtime.contexts import choose_policy, make_engine, prefix_in_force, threshold_share
+from nbagent.runtime.contexts import PrefixInForce, choose_policy, make_engine, threshold_share
 from nbagent.runtime.driver import Driver
 from nbagent.runtime.gauge import SessionGauge, price
 from nbagent.runtime.matching import CellKey
@@ -34,6 +34,7 @@ from nbagent.runtime.seen import SeenResults
 from nbagent.runtime.spent import DayLedger, utc_day
 from nbagent.runtime.startup import StartupFile, make_prefix, startup_files
 from nbagent.runtime.toolbox import Toolbox
+from nbagent.runtime.turn_notes import TurnNotes, turn_notes
 from nbagent.runtime.writer import SessionWriter
 from nbagent.store.artifacts import Artifacts
 from nbagent.store.secrets import Scrubber
@@ -66,6 +67,7 @@ class TurnRunner:
     notices: list[str] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)
     _recall: ConversationRecall = field(init=False)
+    _in_force: PrefixInForce = field(default_factory=PrefixInForce)
 
     def __post_init__(self) -> None:
         self._recall = ConversationRecall(path=self.writer.tree.path, artifacts=self.artifacts)
@@ -80,8 +82,7 @@ class TurnRunner:
 
     def root_prefix(self, path: Sequence[Entry]) -> str:
         """Return the digest of the prefix in force on `path`; a new conversation gets one, stored at once."""
-        view = build_view(path)
-        return prefix_in_force(path, view) if view.turn is not None else self.store_prefix(self.new_prefix())
+        return self._in_force.of(path) or self.store_prefix(self.new_prefix())
 
     def new_prefix(self) -> Prefix:
         """Return the prefix that a new conversation gets now."""
@@ -107,7 +108,9 @@ class TurnRunner:
 
     # ------------------------------------------------------------ the tail
 
-    async def snapshot(self, path: Sequence[Entry], ports: TurnPorts, masked: tuple[str, ...]) -> Snapshot | None:
+    async def snapshot(
+        self, path: Sequence[Entry], ports: TurnPorts, masked: tuple[str, ...], facts: ModelFacts
+    ) -> Snapshot | None:
         """Return what the model has to hear of the notebook, the day and the files; None when nothing changed."""
         observe = self.settings.observe
         seen: tuple[SeenVariable, ...] = ()
@@ -121,11 +124,19 @@ class TurnRunner:
         files, problems = startup_files(self.folder, self.home)
         if first or before.get("files") != _marks(files):
             self.notices.extend(map(str, problems))
+        notes = self._notes(view, path, before, facts)
         now = Surroundings(
             today=self.writer.clock.today(), kernel=ports.kernel_id, observe=observe, variables=seen, cells=ports.cells,
             files={f.name: f.text for f in files}, file_marks=_marks(files), masked=masked,
+            notes=notes.lines, marks=notes.marks,
         )  # fmt: skip
         return compose(before, now, first=first)
+
+    def _notes(self, view: View, path: Sequence[Entry], told: JsonObject, facts: ModelFacts) -> TurnNotes:
+        if not (digest := self._in_force.of(path)):
+            return TurnNotes()
+        used, budget = self.gauge.look(view, self.prefix_of(digest), facts), self.budget(facts)
+        return turn_notes(view, path, told, root=self.folder, used_tokens=used, budget=budget)
 
     def masked(self, start_specs: Sequence[str], options: TurnOptions, mode: str) -> tuple[str, ...]:
         """Return the tools of the prefix that this turn may not use."""
@@ -197,7 +208,7 @@ class TurnRunner:
 
     def request(self, view: View, start: TurnStart, max_tokens: int, named: NamedModel) -> Request:
         """Return the request for `view`, and let the gauge look at it."""
-        prefix = self.prefix_of(prefix_in_force(self.writer.tree.path(), view) or start.prefix)
+        prefix = self.prefix_of(self._in_force.of(self.writer.tree.path()) or start.prefix)
         self.gauge.look(view, prefix, named.facts)
         return assemble(view, prefix, model=start.model, max_tokens=max_tokens, options=start.options)
 
@@ -255,7 +266,7 @@ class TurnRunner:
         path = self.writer.tree.path()
 
         def prefix() -> Prefix:  # a compaction may make it anew in the middle of the turn
-            return self.prefix_of(prefix_in_force(path, build_view(path)) or start.prefix)
+            return self.prefix_of(self._in_force.of(path) or start.prefix)
 
         return make_engine(
             named=named, policy=self.policy_of(start.policy), prefix=prefix, budget=self.budget(named.facts),
