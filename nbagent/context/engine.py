@@ -271,8 +271,8 @@ class Engine:
         return "\n\n".join(message_texts(messages))
 
     def _note(self, fold: ViewFold, move: Compact) -> Generator[Effect, Any, HandoffNote | Rejected]:
-        if self.edited is not None:
-            return HandoffNote(text=self.edited, sections={})
+        if self.edited is not None or move.note:
+            return HandoffNote(text=move.note if self.edited is None else self.edited, sections={})
         template = TEMPLATES[move.style.template]
         asked = handoff_request(template, focus=self.focus)
         dropped = 0.0

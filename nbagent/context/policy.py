@@ -101,11 +101,12 @@ class Prune:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact:
-    """Replace everything before `first_kept` (None: everything) by a note."""
+    """Replace everything before `first_kept` (None: everything) by a note; `note` is one that is written already."""
 
     first_kept: str | None
     reason: str
     style: NoteStyle = field(default_factory=NoteStyle)
+    note: str = ""
 
 
 Move: TypeAlias = Prune | Compact
