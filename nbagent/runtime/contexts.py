@@ -21,6 +21,7 @@ from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import Message, Prefix, Request
 from nbagent.core.view import View, ViewFold, build_view
 from nbagent.models.registry import NamedModel
+from nbagent.runtime.engines import engine_kinds
 
 ENTRY_POINTS = "nbagent.policies"
 
@@ -29,7 +30,7 @@ def known_policies() -> Mapping[str, PolicyKind]:
     """Return the policies by name: the built-in ones, then those that installed packages register.
 
     A package registers a `PolicyKind` under the entry point group `nbagent.policies`; one that cannot be loaded
-    is left out, and asking for it says why.
+    is left out, and asking for it says why. Context engines of others come last (`runtime/engines.py`).
     """
     found = dict(BUILT_IN)
     for point in entry_points(group=ENTRY_POINTS):
@@ -39,6 +40,8 @@ def known_policies() -> Mapping[str, PolicyKind]:
             continue
         if isinstance(kind, PolicyKind):
             found.setdefault(point.name, kind)
+    for name, kind in engine_kinds().items():
+        found.setdefault(name, kind)
     return found
 
 
