@@ -27,6 +27,7 @@ EMBED_AT_ONCE: Final = 256  # texts that a slow embedder gets before a search; t
 EMBED_FAST: Final = 4_096
 SECTION_LIMIT: Final = 100
 PARTNERS: Final = 30  # better hits among which a contradicting one is looked for
+PARTNER_SHARE: Final = 0.5  # of the score of the hit that it contradicts; what is found worse is about something else
 MAX_PAUSE: Final = 64  # searches
 
 
@@ -322,7 +323,11 @@ def _with_contradictions(ranked: Sequence[Ranked], rows: Mapping[int, Row], coun
             break
         if found.id in placed:
             continue
-        others = [o for o in ranked[:PARTNERS] if o.id != found.id and o.id not in placed and found.id in claims]
+        least = PARTNER_SHARE * found.score
+        near = (
+            [o for i, o in enumerate(ranked[:PARTNERS]) if i < count or o.score >= least] if found.id in claims else []
+        )
+        others = [o for o in near if o.id != found.id and o.id not in placed]
         group = [found, *(o for o in others if claims[found.id].contradicts(claims[o.id]))][:3]
         group.sort(key=lambda r: _age_key(rows[r.id]), reverse=True)
         newest = rows[group[0].id]

@@ -21,7 +21,7 @@ _WORD: Final = re.compile(r"[^\W_][\w'-]*(?:\.\w+)*")
 _HAN: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NUMBER: Final = re.compile(r"\d")
 _NEGATIONS: Final = frozenset(
-    {"not", "no", "never", "none", "without", "isn't", "don't", "doesn't", "won't", "不", "没", "非"}
+    {"not", "no", "never", "none", "without", "isn't", "don't", "doesn't", "won't", "不", "没"}
 )
 _TIES: Final = re.compile(
     r"^(.{3,80}?)\s*(?::|=|→|->|\b(?:is|are|was|were|now|uses?|prefers?|means|至|是|は|은|는)\b)\s*(.+)$", re.DOTALL
@@ -121,15 +121,15 @@ class Claim:
     def contradicts(self, other: Claim) -> bool:
         """Tell whether both speak of the same and do not say the same.
 
-        Either the part before ":", "=", "is" and the like is the same and the value after it is not, or most words are
-        common and a number or a negation differs.
+        Either the part before ":", "=", "is" and the like is the same and the value after it is not, or one says all
+        words of the other and a number or a negation differs. Lists of like facts on different things do not.
         """
         if self.words == other.words and self.negated == other.negated:
             return False
         if self.subject and self.subject == other.subject and self._is_value() and other._is_value():
             return not (self.rest <= other.rest or other.rest <= self.rest)
-        common = self.plain & other.plain
-        if len(common) < 2 or len(common) < ALIKE * len(self.plain | other.plain):
+        short, long = sorted((self.plain, other.plain), key=len)
+        if len(short) < 2 or not short <= long or len(short) < ALIKE * len(long):
             return False
         return bool(self.numbers and other.numbers and self.numbers != other.numbers) or self.negated != other.negated
 

@@ -16,7 +16,10 @@ from nbagent.core.ranking import LONGEST_TOKEN, STOP_WORDS
 MAX_QUERY_CHARS: Final = 10_000  # of a longer query the beginning counts
 MAX_QUERY_TERMS: Final = 48  # of more the longest count, which are the rarest as a rule
 
-CJK: Final = "\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002fa1f"
+CJK: Final = (
+    "\u3005\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\U00020000-\U0002fa1f"
+)
 _TOKEN: Final = re.compile(rf"[{CJK}]+|[^\W{CJK}]+")
 _CJK_CHARACTER: Final = re.compile(rf"[{CJK}]")
 _HUMPS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -72,5 +75,5 @@ def query_terms(query: str) -> list[str]:
 
 def cjk_share(text: str) -> float:
     """Return which part of the letters of `text` is Chinese, Japanese or Korean, 0..1."""
-    letters = sum(c.isalnum() for c in text)
-    return len(_CJK_CHARACTER.findall(text)) / letters if letters else 0.0
+    letters = [c for c in text if c.isalnum()]
+    return sum(_CJK_CHARACTER.match(c) is not None for c in letters) / len(letters) if letters else 0.0
