@@ -16,13 +16,37 @@ from nbagent.context.measure import Meter
 from nbagent.context.policies import BUILT_IN
 from nbagent.context.policy import make_policy
 from nbagent.core.budget import Budget
-from nbagent.core.effects import Append, AskApproval, CallModel, Decision, ReadClock, ReadNow, RunTools, Say, TakeSteering, ToolsDone
-from nbagent.core.entries import Body, Compaction, Entry, Pruning, Restore, Snapshot, Steering, ToolResult, ToolStarted, TurnEnd, TurnStart, UserMessage
+from nbagent.core.effects import (
+    Append,
+    AskApproval,
+    CallModel,
+    Decision,
+    ReadClock,
+    ReadNow,
+    RunTools,
+    Say,
+    TakeSteering,
+    ToolsDone,
+)
+from nbagent.core.entries import (
+    Body,
+    Compaction,
+    Entry,
+    Pruning,
+    Restore,
+    Snapshot,
+    Steering,
+    ToolResult,
+    ToolStarted,
+    TurnEnd,
+    TurnStart,
+    UserMessage,
+)
 from nbagent.core.errors import ModelFailed
 from nbagent.core.messages import Block, Message, Prefix, Request, Response, ToolCall, image_block, text_block
 from nbagent.core.turn import Limits, TurnInput, close_broken_turn, run_turn
 from nbagent.core.view import View, ViewFold
-from nbagent.runtime.contexts import compact_by_hand, prefix_in_force
+from nbagent.runtime.contexts import compact_by_hand
 from tests.core.builders import stamp
 from tests.core.wire_rules import broken_rules
 from tests.fakes.catalog import MODELS
@@ -234,7 +258,7 @@ class Story:
             if self.tape.chance(6):
                 self.disk = self.tape.one_of(tuple(PREFIXES))
         view = ViewFold(self.path).view()
-        digest = prefix_in_force(self.path, view) or self.disk
+        digest = prefix_at(self.path) or self.disk
         start = TurnStart(turn=f"t{self.turns}", model=self.model, policy=self.policy, prefix=digest)
         engine = self.engine(start if not resume else view.turn or start)
         steps = run_turn(
@@ -450,7 +474,7 @@ class Story:
         )  # fmt: skip
 
     def prefix(self) -> Prefix:
-        return PREFIXES[prefix_in_force(self.path, ViewFold(self.path).view()) or self.disk]
+        return PREFIXES[prefix_at(self.path) or self.disk]
 
     def made(self, messages: Sequence[Message], room: int, model: str) -> Request:
         return Request(model=model, max_tokens=room, prefix=self.prefix(), messages=tuple(messages))
@@ -471,7 +495,7 @@ class Story:
 
     def voice(self, path: Sequence[Entry]) -> object:
         start = [e.body for e in path if isinstance(e.body, TurnStart)][-1]
-        return start.model, prefix_in_force(path, ViewFold(path).view())
+        return start.model, prefix_at(path)
 
     def check_turn(self, request: Request) -> None:
         self.requests += 1
@@ -505,6 +529,13 @@ class Story:
 
 def _moves(path: Sequence[Entry]) -> int:
     return sum(isinstance(e.body, Pruning | Compaction | Restore) for e in path)
+
+
+def prefix_at(path: Sequence[Entry]) -> str:
+    """The stored prefix: of the last compaction that made one and was not taken back, else of the first turn."""
+    cancelled = {e.body.cancels for e in path if isinstance(e.body, Restore)}
+    made = [str(e.body.details["prefix"]) for e in path if isinstance(e.body, Compaction) and e.id not in cancelled and "prefix" in e.body.details]
+    return made[-1] if made else next((e.body.prefix for e in path if isinstance(e.body, TurnStart)), "")
 
 
 def _begins(body: Body) -> bool:

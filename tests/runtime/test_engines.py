@@ -13,8 +13,7 @@ from nbagent.context.policy import Compact, Prune, make_policy
 from nbagent.core.entries import Compaction
 from nbagent.core.errors import PolicyError
 from nbagent.runtime import engines
-from nbagent.runtime.contexts import known_policies
-from nbagent.runtime.engines import EnginePolicy
+from nbagent.runtime.engines import EnginePolicy, engine_kinds
 from tests.contracts.situations import Played, engine, reads, situation
 from tests.core.builders import end, path, says, start, user
 
@@ -75,7 +74,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def chosen(name: str) -> EnginePolicy:
-    policy = make_policy(known_policies(), name)
+    policy = make_policy(engine_kinds(), name)
     assert isinstance(policy, EnginePolicy)
     return policy
 
@@ -122,6 +121,6 @@ def test_one_that_raises_or_lies_is_quarantined_and_the_default_takes_over(name:
 
 
 def test_one_that_cannot_be_loaded_is_told_when_it_is_chosen() -> None:
-    assert "unloadable" in known_policies()
+    assert "unloadable" in engine_kinds()
     with pytest.raises(PolicyError, match="cannot be loaded: RuntimeError: no licence"):
         chosen("unloadable")
