@@ -32,6 +32,7 @@ from nbagent.core.entries import (
     Body,
     Compaction,
     Entry,
+    Pin,
     Pruning,
     Restore,
     Snapshot,
@@ -229,6 +230,7 @@ class Story:
                     self.by_hand()
                 case 4 | 6:
                     self.undo()
+                    self.pin()
                 case 7 if any(isinstance(e.body, TurnStart) for e in self.path):
                     self.turn(resume=True)
                 case _:
@@ -315,6 +317,10 @@ class Story:
             now = chunks(self.request(fold.view()))
             assert now[: len(before)] == before
             self.count("undone and compared")
+
+    def pin(self) -> None:
+        if self.turns and self.tape.chance(2):
+            self.write(Pin(text=f"Pinned {self.turns}: 不要 touch gauge_{self.turns}"))
 
     def same_loop(self, at: int) -> bool:
         """Whether the tool loop open at `at` is still the one at the end, with thinking that has to go as text."""
@@ -506,6 +512,8 @@ class Story:
         shown = "\n".join(str(b.get("text", "")) for m in request.messages if m.role == "user" for b in m.blocks)
         for text in self.pending():
             assert text.strip() in shown, f"lost: {text[:80]!r}"
+        for text in self.pinned():
+            assert text in shown, f"lost the pin: {text!r}"
         state = (self.voice(self.path), 100 * _moves(self.path) - len(ViewFold(self.path).view().deferred))
         now = chunks(request)
         if self.before is not None and self.before[1] == state:
@@ -522,6 +530,12 @@ class Story:
             elif isinstance(entry.body, Steering) and entry.body.by == "person":
                 texts.append(entry.body.text)
         return texts
+
+    def pinned(self) -> list[str]:
+        """What was pinned before the compaction in force was made; what is pinned later is told at the next turn."""
+        view = ViewFold(self.path).view()
+        at = next((i for i, e in enumerate(self.path) if e.id == view.compaction), 0)
+        return [e.body.text for e in self.path[:at] if isinstance(e.body, Pin)]
 
     def count(self, what: str) -> None:
         self.happened[what] = self.happened.get(what, 0) + 1
