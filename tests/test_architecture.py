@@ -26,6 +26,7 @@ PURE_STDLIB = frozenset(
         "enum",
         "functools",
         "hashlib",
+        "heapq",
         "itertools",
         "json",
         "math",
@@ -34,6 +35,7 @@ PURE_STDLIB = frozenset(
         "textwrap",
         "typing",
         "unicodedata",
+        "zlib",
     ]
 )
 LEAVES = ("skills", "memory", "models", "tools", "store")

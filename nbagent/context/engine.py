@@ -13,30 +13,26 @@ from typing import Any
 
 from nbagent.context.handoff import TEMPLATES, HandoffNote, Rejected, handoff_request, probe_request, read_note
 from nbagent.context.measure import Meter
-from nbagent.context.moves import cut_keeping, head_and_tail, pending_start, prune, shown_results
+from nbagent.context.moves import cut_keeping, head_and_tail, prune, shown_results
 from nbagent.context.note import NoteParts, compose_note, shown_again, users_messages
 from nbagent.context.pins import SHARE, pinned_texts, unpinned
 from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation
 from nbagent.context.rot import detect, moves_for
 from nbagent.context.signals import signal
-from nbagent.context.transcript import message_texts, messages_without, serialised
+from nbagent.context.standing import (
+    answered,
+    before_request,
+    failures,
+    in_a_row,
+    keeping_request,
+    pending_request,
+    split,
+    undone,
+)
+from nbagent.context.transcript import message_texts, serialised, with_question
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Append, CallModel, Effect, ReadNow, Say
-from nbagent.core.entries import (
-    AssistantMessage,
-    Body,
-    Compaction,
-    Entry,
-    Pruning,
-    Report,
-    Restore,
-    Snapshot,
-    Steering,
-    TurnEnd,
-    TurnStart,
-    UsageReported,
-    UserMessage,
-)
+from nbagent.core.entries import Body, Compaction, Entry, Pruning, Report, Snapshot, UsageReported
 from nbagent.core.messages import Message, Prefix, Request, Response, text_block
 from nbagent.core.view import View, ViewFold
 
@@ -44,7 +40,7 @@ MAX_TRIES = 3
 COOL_DOWN_S = 300.0
 NEAR_OVERFLOW = 0.95
 BOUND_SHARE = 0.85  # inside a tool loop whose thinking is bound to its prefix, compaction waits until here
-FRAME = 50  # of the window stay free at least when a request is sent: later than any policy's own limit
+FRAME = 50  # a fiftieth of the window stays free when a request is sent: later than any policy's own limit
 LEAST_TOKENS = 2_000  # smaller conversations are not compacted by themselves
 DROP_SHARE = 0.2  # CC-C5: the oldest exchanges that go when the request itself does not fit
 
@@ -226,7 +222,7 @@ class Engine:
         after = self.predict(self._preview(fold, body))
         if after >= before or (after > move.style.reject_above * before and reason != "overflow"):
             return (yield from self._failed(fold, f"the note would leave {after:,} of {before:,} tokens"))
-        yield from self._append(fold, _with_sizes(body, before, after))
+        yield from self._append(fold, replace(body, before_tokens=before, after_tokens=after))
         saved = f"{before:,} → {after:,} tokens"
         yield Say(text=f"The conversation was compacted ({saved}); `%context undo` takes it back.")
         return "applied"
@@ -315,13 +311,13 @@ class Engine:
         A request that has no reply yet is not shown: it is kept, and the note is about what came before (agents 25).
         """
         view = fold.view()
-        messages = _before_request(fold, view)
+        messages = before_request(fold, view)
         room = min(move.style.reply_tokens, self.budget.max_output_tokens)
         limit = self.budget.window_tokens - min(room, self.budget.window_tokens // 8) - self.fixed_tokens()
         size = self.estimate(view) - self.fixed_tokens()
         as_text = move.style.serialised or bool(dropped) or (self.model and view.model != self.model)
         if not as_text and size + self.meter.text(text) <= limit:
-            return self.make_request(_with_question(messages, text), room)
+            return self.make_request(with_question(messages, text), room)
         for shorter in (dropped, dropped + DROP_SHARE, dropped + 2 * DROP_SHARE, 0.8):
             transcript = serialised(messages, drop_share=shorter)
             whole = f"<transcript>\n{transcript}\n</transcript>\n\n{text}"
@@ -402,107 +398,3 @@ class Engine:
     def _preview(self, fold: ViewFold, body: Body) -> View:
         path = list(fold.path)
         return ViewFold([*path, Entry("preview", path[-1].id if path else None, 0.0, body)]).view()
-
-
-def _before_request(fold: ViewFold, view: View) -> Sequence[Message]:
-    """Return the conversation without a request that has no reply yet."""
-    at = pending_start(fold.path, view)
-    if at is None:
-        return view.messages
-    later = {e.id for e in fold.path[at:] if not isinstance(e.body, Compaction)}
-    return messages_without(view, later) or view.messages
-
-
-def keeping_request(fold: ViewFold, move: Compact) -> Compact | None:
-    """Return `move` such that a request without a reply is kept whole; None when nothing stands before it."""
-    view = fold.view()
-    at = pending_start(fold.path, view)
-    if at is None:
-        return move
-    positions = {e.id: i for i, e in enumerate(fold.path)}
-    if move.first_kept is not None and positions[move.first_kept] <= at:
-        return move
-    before = any(positions[p.entry_id] < at for p in view.pieces if p.entry_id != view.compaction)
-    return replace(move, first_kept=fold.path[at].id) if before else None
-
-
-def answered(path: Sequence[Entry]) -> set[str]:
-    """Return the entries that a reply on `path` was asked with: they have been sent."""
-    last = next((i for i in range(len(path) - 1, -1, -1) if isinstance(path[i].body, AssistantMessage)), 0)
-    return {e.id for e in path[:last]}
-
-
-def _with_question(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
-    if messages and messages[-1].role == "user":
-        return (*messages[:-1], Message("user", (*messages[-1].blocks, text_block(text))))
-    return (*messages, Message("user", (text_block(text),)))
-
-
-def _with_sizes(body: Compaction, before: int, after: int) -> Compaction:
-    return replace(body, before_tokens=before, after_tokens=after)
-
-
-def split(fold: ViewFold, first_kept: str | None) -> tuple[list[Entry], list[Entry]]:
-    """Return (replaced, kept) entries of the path. What an earlier compaction replaced is replaced again."""
-    path = list(fold.path)
-    if first_kept is None:
-        return path, []
-    at = next(i for i, e in enumerate(path) if e.id == first_kept)
-    return path[:at], path[at:]
-
-
-def pending_request(replaced: Sequence[Entry], kept: Sequence[Entry]) -> frozenset[str]:
-    """Return what the person said in a turn that is not completed and begins in the replaced part.
-
-    These entries must survive word for word: the turn goes on, now or when it is resumed.
-    """
-    found: set[str] = set()
-    if any(isinstance(e.body, TurnStart) for e in kept):
-        return frozenset()
-    for entry in reversed(replaced):
-        body = entry.body
-        if isinstance(body, TurnStart) or (isinstance(body, TurnEnd) and body.outcome == "completed"):
-            break
-        if isinstance(body, UserMessage | Steering):
-            found.add(entry.id)
-    return frozenset(found)
-
-
-def failures(path: Sequence[Entry]) -> list[float]:
-    """Return when compactions failed since the last that was applied."""
-    found: list[float] = []
-    for entry in path:
-        body = entry.body
-        if isinstance(body, Compaction):
-            found = []
-        elif isinstance(body, Report) and body.source == "compaction" and body.details.get("applied") is False:
-            found.append(entry.at)
-    return found
-
-
-def in_a_row(path: Sequence[Entry]) -> int:
-    """Return how many compactions end the path with at most one model call between two: no progress is made."""
-    count = calls = 0
-    for entry in reversed(path):
-        if isinstance(entry.body, Compaction):
-            count += 1
-            calls = 0
-        elif isinstance(entry.body, UsageReported) and entry.body.purpose == "turn":
-            calls += 1
-            if calls > 1:
-                break
-        elif isinstance(entry.body, UserMessage):
-            break
-    return count
-
-
-def undone(path: Sequence[Entry]) -> bool:
-    """Tell whether the person took a compaction back and has not compacted by hand since."""
-    ids = {e.id for e in path if isinstance(e.body, Compaction)}
-    for entry in reversed(path):
-        body = entry.body
-        if isinstance(body, Restore) and body.cancels in ids:
-            return True
-        if isinstance(body, Compaction) and body.reason == "asked for":
-            return False
-    return False

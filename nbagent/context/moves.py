@@ -38,9 +38,7 @@ def shown_results(situation: Situation) -> tuple[Shown, ...]:
     positions = _positions(situation)
     bound = positions.get(situation.view.bound or "", -1)
     bodies = {e.id: e.body for e in situation.path if isinstance(e.body, ToolResult)}
-    calls = {
-        c.id: c for e in situation.path if isinstance(e.body, AssistantMessage) for c in tool_calls(e.body.blocks)
-    }
+    calls = {c.id: c for e in situation.path if isinstance(e.body, AssistantMessage) for c in tool_calls(e.body.blocks)}
     asked = {e.id for e in situation.path if isinstance(e.body, UserMessage)}
     found: list[tuple[Piece, ToolResult, int, int, int]] = []
     steps = turns = 0

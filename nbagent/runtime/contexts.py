@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -32,7 +32,13 @@ def known_policies() -> Mapping[str, PolicyKind]:
     A package registers a `PolicyKind` under the entry point group `nbagent.policies`; one that cannot be loaded
     is left out, and asking for it says why. Context engines of others come last (`runtime/engines.py`).
     """
-    found = dict(BUILT_IN)
+    return {**BUILT_IN, **{k: v for k, v in _installed().items() if k not in BUILT_IN}}
+
+
+@cache
+def _installed() -> dict[str, PolicyKind]:
+    """Return what packages register. Looked up once: reading the metadata of all packages takes a while."""
+    found: dict[str, PolicyKind] = {}
     for point in entry_points(group=ENTRY_POINTS):
         try:
             kind = point.load()
@@ -79,15 +85,32 @@ def check_number(name: str, key: str) -> None:
     make_policy(known_policies(), name, {key: 0.0})
 
 
-def prefix_in_force(path: Sequence[Entry], view: View) -> str:
+def prefix_in_force(path: Sequence[Entry]) -> str:
     """Return the digest of the prefix: that of the root, or the one made at the last compaction still in force."""
     cancelled = {e.body.cancels for e in path if isinstance(e.body, Restore)}
     for entry in reversed(path):
         body = entry.body
         if isinstance(body, Compaction) and entry.id not in cancelled and body.details.get("prefix"):
             return str(body.details["prefix"])
-    first = next((e.body.prefix for e in path if isinstance(e.body, TurnStart)), "")
-    return first or (view.turn.prefix if view.turn else "")
+    return next((e.body.prefix for e in path if isinstance(e.body, TurnStart)), "")
+
+
+@dataclass(slots=True)
+class PrefixInForce:
+    """`prefix_in_force` of a path that grows: asked at every call, it looks only at what came since the last time."""
+
+    _seen: int = 0
+    _last: Entry | None = None
+    _digest: str = ""
+
+    def of(self, path: Sequence[Entry]) -> str:
+        """Return the digest, empty when nothing was begun."""
+        grown = bool(self._digest) and len(path) >= self._seen and path[self._seen - 1] is self._last
+        added = path[self._seen :] if grown else ()
+        if not grown or any(isinstance(e.body, Compaction | Restore) for e in added):
+            self._digest = prefix_in_force(path)
+        self._seen, self._last = len(path), path[-1] if path else None
+        return self._digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
