@@ -2,7 +2,8 @@
 
 Each conversation becomes a folder of notes (a file a session, a list item a turn) and is searched through
 `Memory.search`, like any notes. Rows: `bm25` (keywords of the piece alone), `vectors` (the static table alone), `openclaw`
-(its scoring over the same pieces and vectors), `nbagent` (the default). Categories 1 to 4, turns as units, each question
+(its scoring over the same pieces and vectors), `learned` (weights learned on the five conversations that shared/data holds),
+`nbagent` (the default). Categories 1 to 4, turns as units, each question
 counts once; recall is the share of its evidence turns found. LoCoMo is CC BY-NC: it is read where it lies.
 """
 
@@ -28,6 +29,7 @@ ROWS: dict[str, Recipe] = {
     "bm25": replace(PRESETS["nbagent"], **(NOTHING | {"piece": 1.0})),
     "vectors": replace(PRESETS["nbagent"], **(NOTHING | {"piece_vector": 1.0})),
     "openclaw": replace(PRESETS["openclaw"], chunking="pieces"),
+    "learned": PRESETS["learned"],
     "nbagent": PRESETS["nbagent"],
 }
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}

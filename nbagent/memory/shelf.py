@@ -55,6 +55,7 @@ class Shelf:
         self.alive: Array = np.zeros(0, bool)
         self.log_chars: Array = np.zeros(0, np.float32)
         self.has_time: Array = np.zeros(0, np.float32)
+        self.asks: Array = np.zeros(0, np.float32)
         self._chars: Array = np.zeros(0, np.float32)
         self._run: Array = np.zeros(0, np.int64)
         self._label: Array = np.zeros(0, np.int32)
@@ -88,6 +89,7 @@ class Shelf:
         self._extend("_chars", chars)
         self._extend("log_chars", np.log1p(chars))
         self._extend("has_time", [float(has_time_word(f[3])) for f in found])
+        self._extend("asks", [float(f[3].rstrip().endswith(("?", "？"))) for f in found])
         self._extend("_run", runs)
         self._extend("_label", [self._labels.setdefault(f[4], len(self._labels)) for f in found])
         self._extend("_day", [self._days.setdefault(f[5], len(self._days)) for f in found])
@@ -247,6 +249,14 @@ class Shelf:
         best = np.argpartition(apart, min(RESCORED, self.size - 1))[:RESCORED]
         estimate[best] = vectors[best] @ query
         return estimate.astype(np.float32)
+
+    def answering(self, scores: Array) -> Array:
+        """Return for each piece the score of the one before it where that asks, below the same heading."""
+        import numpy as np
+
+        before = np.zeros_like(scores)
+        before[1:] = scores[:-1] * self.asks[:-1] * (self._run[1:] == self._run[:-1])
+        return before
 
     def labelled(self, question: Question) -> Array:
         """Return 1 for pieces whose label the question names."""
