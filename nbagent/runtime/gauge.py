@@ -133,6 +133,11 @@ class SessionGauge:
             self._learn_overhead(sent, size)
         self._anchors[id(usage)] = (usage, _Anchor(look=sent, size=size))
 
+    def context_tokens(self, usage: UsageReported) -> int:
+        """Return the size of the request that `usage` reports, as far as the report is believed."""
+        _, anchor = self._anchors.get(id(usage), (usage, None))
+        return anchor.size.measured_tokens if anchor else Usage.from_wire(usage.usage).context_tokens
+
     def _learn_overhead(self, sent: _Look, size: ContextSize) -> None:
         """Learn what a piece costs besides its text: the frame that the estimate does not know."""
         bare = sent.base.predict(sent.added_estimate)

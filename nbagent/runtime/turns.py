@@ -23,7 +23,7 @@ from nbagent.models.catalog import ModelFacts
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
 from nbagent.runtime.contexts import PrefixInForce, choose_policy, make_engine, threshold_share
-from nbagent.runtime.driver import Driver
+from nbagent.runtime.driver import Driver, SafeSink
 from nbagent.runtime.gauge import SessionGauge, price
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.playback import Playback, Withheld, played
@@ -236,8 +236,8 @@ class TurnRunner:
         if current is None:
             raise UsageProblem("there is no turn to go on with; run a %%agent cell first")
         number = sum(1 for e in path if isinstance(e.body, TurnStart)) + (1 if start else 0)
-        window = self.budget(named.facts).window_tokens
-        replayed = playback is not None
+        window, replayed = self.budget(named.facts).window_tokens, playback is not None
+        ports = replace(ports, sink=SafeSink(ports.sink))
         ports.sink(
             TurnBegan(turn=current.turn, number=number, model=current.model, window_tokens=window, replayed=replayed)
         )
@@ -294,10 +294,9 @@ class TurnRunner:
     ) -> FinishedTurn:  # fmt: skip
         entries = tuple(self.writer.tree.path()[before:])
         reports = [e.body for e in entries if isinstance(e.body, UsageReported)]
-        used = Usage.from_wire(reports[-1].usage).context_tokens if reports else 0
-        total = Usage()
-        for report in reports:
-            total += Usage.from_wire(report.usage)
+        sent = [r for r in reports if r.purpose == "turn"]
+        used = self.gauge.context_tokens(sent[-1]) if sent else 0
+        total = sum((Usage.from_wire(r.usage) for r in reports), Usage())
         notices = self._take_notices(driver)
         for line in notices:
             ports.sink(Notice(text=line))

@@ -335,6 +335,7 @@ def test_one_absurd_report_changes_no_number(
         talk.send("3")
         assert talk.bodies(UsageReported)[-1].usage["input_tokens"] == lie["input_tokens"]
         assert abs(talk.seen(StepEnded)[-1].context_tokens - size) < 0.02 * size
+        assert abs(talk.seen(TurnDone)[-1].context_tokens - size) < 0.02 * size
         assert abs(talk.session.occupancy().used_tokens - size) < 0.02 * size
         talk.send("4")
         assert abs(talk.seen(StepBegan)[-1].context_tokens - size) < 0.02 * size
