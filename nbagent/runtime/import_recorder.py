@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nbagent.core.entries import (
@@ -27,6 +27,7 @@ from nbagent.core.entries import (
 )  # fmt: skip
 from nbagent.core.messages import Block, is_blank, text_block, tool_calls
 
+UNKNOWN = "unknown"  # the model of a turn whose recording does not say it
 COMPACTION = "recorded compaction"  # the source of the Report that holds a recorded summary
 _CALL_ID = re.compile(r"[^A-Za-z0-9_-]")  # what providers take in the id of a call
 
@@ -58,10 +59,11 @@ class Recorder:
     """Collects the bodies of one conversation and keeps turns, steps and call ids in order."""
 
     policy: str = "imported"
-    model: str = "unknown"
+    model: str = UNKNOWN
     system: str = ""
     bodies: list[Stamped] = field(default_factory=list)
     _turns: int = 0
+    _started: int = 0
     _open_turn: str | None = None
     _steps: int = 0
     _stop: str | None = None
@@ -96,6 +98,7 @@ class Recorder:
         if self._open_turn is None:
             self._begin(at)
         self._close_calls()
+        self._tell_model()
         self._steps += 1
         self._stop = stop
         named = tuple(self._named(b) for b in blocks if not is_blank(b))
@@ -110,6 +113,12 @@ class Recorder:
         for call in tool_calls(named):
             self._open[call.id] = call.name
             self.put(ToolStarted(call_id=call.id, name=call.name), at)
+
+    def _tell_model(self) -> None:
+        """Name the model of a turn that began before the recording said which it is."""
+        start = self.bodies[self._started].body
+        if isinstance(start, TurnStart) and start.model == UNKNOWN != self.model:
+            self.bodies[self._started] = replace(self.bodies[self._started], body=replace(start, model=self.model))
 
     def _named(self, block: Block) -> Block:
         """Return a call with an id that is valid and was not used before."""
@@ -156,6 +165,7 @@ class Recorder:
         self._turns += 1
         self._open_turn = f"t{self._turns:04d}"
         self._steps, self._stop = 0, None
+        self._started = len(self.bodies)
         self.put(TurnStart(turn=self._open_turn, model=self.model, policy=self.policy, order=self._turns), at)
 
     def _close_calls(self) -> None:

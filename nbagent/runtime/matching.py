@@ -27,7 +27,7 @@ def earlier_turn(turns: Sequence[TurnNode], cell: CellKey, *, previous: TurnNode
     if cell.cell_id is not None:
         same = [t for t in turns if t.body.cell_id == cell.cell_id]
         return same[-1] if same else None
-    nameless = [t for t in turns if t.body.cell_id is None]
+    nameless = [t for t in turns if t.body.cell_id is None and t.body.source_hash]  # an imported turn is of no cell
     same = [t for t in nameless if t.body.source_hash == cell.source_hash]
     if same:
         nearest = min(abs(t.body.order - cell.order) for t in same)

@@ -181,6 +181,7 @@ def test_a_claude_code_reply_spread_over_rows_is_one() -> None:
         ("assistant", ["Ported."]),
     ]
     assert bodies(found, "report")[0].source == COMPACTION
+    assert {b.model for b in bodies(found, "turn_start")} == {"opus"}  # said by the reply, after the request
 
 
 def test_open_hands_calls_get_ids_of_their_own() -> None:

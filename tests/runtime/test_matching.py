@@ -38,6 +38,13 @@ def test_without_ids_the_same_source_nearest_in_order() -> None:
     assert name_of(earlier_turn(turns, key(7, "go"), previous=None)) == "C"
 
 
+def test_an_imported_turn_is_of_no_cell() -> None:
+    imported = (turn("A", 1, ""), turn("B", 2, ""))
+    assert earlier_turn(imported[:1], key(1, "new"), previous=None) is None
+    assert earlier_turn(imported, key(1, "new"), previous=None) is None
+    assert earlier_turn(imported, key(2, "new"), previous=imported[0]) is None
+
+
 def test_an_edited_cell_is_known_by_the_one_before_it() -> None:
     assert name_of(earlier_turn(THREE, key(2, "b2"), previous=THREE[0])) == "B"
     assert name_of(earlier_turn(THREE, key(1, "a2"), previous=None)) == "A"
