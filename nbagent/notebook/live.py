@@ -107,6 +107,8 @@ class LiveDisplay:
     def _ask(self) -> None:
         """Have drawn what is due, now or when its time comes; one request is open at a time."""
         with self._lock:
+            if self._timed and not self._layout.is_urgent:
+                return  # nothing is measured for a piece of text while a drawing is due anyway
             if self._posted or not self._interactive:
                 wait_s = 0.0 if not self._posted and self.picture.done is not None and not self._ended else None
             else:

@@ -89,6 +89,11 @@ class StreamLayout:
         """The parts of each display, in order."""
         return [list(s.parts) for s in self._slots]
 
+    @property
+    def is_urgent(self) -> bool:
+        """Tell whether something waits that must be drawn at once."""
+        return self._urgent
+
     def add(self, event: TurnEvent) -> None:
         """Take the next event of the turn."""
         if self.picture.done is not None:
