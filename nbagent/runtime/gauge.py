@@ -8,7 +8,7 @@ from typing import Any
 
 from nbagent.context.measure import Meter
 from nbagent.core.budget import Budget, Calibration, ContextSize, Ledger, Usage, cost_usd
-from nbagent.core.entries import AssistantMessage, Entry, UsageReported
+from nbagent.core.entries import AssistantMessage, Body, Entry, UsageReported
 from nbagent.core.messages import Prefix, Request
 from nbagent.core.tokens import TokenFamily
 from nbagent.core.view import View, ViewFold
@@ -147,9 +147,11 @@ class SessionGauge:
             self._overhead[sent.model] = each if known is None else known + _OVERHEAD_WEIGHT * (each - known)
 
     def replay(self, path: Iterable[Entry], prefix: Prefix, facts: ModelFacts) -> None:
-        """Learn from the last measured call on `path`, as when a session is opened again."""
+        """Learn from the last measured call on `path` when nothing of the model is known: a session opened again."""
+        if facts.model in self._learned:
+            return
         entries = list(path)
-        at = next((i for i in range(len(entries) - 1, -1, -1) if isinstance(entries[i].body, UsageReported)), None)
+        at = next((i for i in range(len(entries) - 1, -1, -1) if _of_turn(entries[i].body)), None)
         if at is None:
             return
         body = entries[at].body
@@ -177,6 +179,10 @@ class SessionGauge:
             ledger=Ledger.from_mapping(rows).scaled_to(used), used_tokens=used, budget=budget, estimated=True,
             cache_hit_rate=read / billed if billed else None, cost_usd=sum(r.cost_usd for r in reports),
         )  # fmt: skip
+
+
+def _of_turn(body: Body) -> bool:
+    return isinstance(body, UsageReported) and body.purpose == "turn"
 
 
 def _weighed(sent: _Look, measured: Usage) -> ContextSize:

@@ -277,6 +277,7 @@ class Session:
         view, runner = build_view(path), self.runner
         facts = self.facts_of(self.current_model(path))
         prefix = runner.prefix_of(runner.root_prefix(path)) if view.turn else runner.new_prefix()
+        runner.gauge.replay(path, prefix, facts)
         return runner.gauge.occupancy(view, prefix, facts, runner.budget(facts), path)
 
     def current_model(self, path: Sequence[Entry] | None = None) -> str:

@@ -268,6 +268,7 @@ class TurnRunner:
         def prefix() -> Prefix:  # a compaction may make it anew in the middle of the turn
             return self.prefix_of(self._in_force.of(path) or start.prefix)
 
+        self.gauge.replay(path, prefix(), named.facts)
         return make_engine(
             named=named, policy=self.policy_of(start.policy), prefix=prefix, budget=self.budget(named.facts),
             options=start.options, meter=self.gauge.meter(named.facts.family),

@@ -91,10 +91,10 @@ PLAN = flush_plan("2026-03-01")
 
 @pytest.mark.parametrize(
     "path",
-    [".nbagent/memory/2026-03-01.md", "memory/2026-03-01.md", "./memory/2026-03-01.md", "/work/.nbagent/memory/2026-03-01.md"],
+    [".nbagent/memory/2026-03-01.md", "memory/2026-03-01.md", "./memory/2026-03-01.md", "/project/.nbagent/memory/2026-03-01.md"],
 )
 def test_the_days_log_may_be_written_in_every_form(path: str) -> None:
-    assert may_write(path, PLAN, root="/work") == ".nbagent/memory/2026-03-01.md"
+    assert may_write(path, PLAN, root="/project") == ".nbagent/memory/2026-03-01.md"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_days_log_may_be_written_in_every_form(path: str) -> None:
 def test_every_other_file_is_refused(path: str) -> None:
     # OC case 65; the guard hangs on the plan of the flush, so on every way in (OC case 137)
     with pytest.raises(ToolError, match=r"limited to \.nbagent/memory/2026-03-01\.md"):
-        may_write(path, PLAN, root="/work")
+        may_write(path, PLAN, root="/project")
 
 
 def test_what_is_written_after_midnight_is_stored(desk: Desk) -> None:
