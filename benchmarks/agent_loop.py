@@ -106,6 +106,7 @@ class Ours:
         self.turns = 0
 
     def run(self, calls: int) -> None:
+        from nbagent.core.entries import UsageReported
         from nbagent.runtime.matching import CellKey
         from nbagent.runtime.ports import TurnOptions, TurnPorts
 
@@ -114,7 +115,8 @@ class Ours:
         options = TurnOptions(max_steps=calls + 2, new=self.new, policy=self.policy)
         ports = TurnPorts() if self.sink is None else TurnPorts(sink=self.sink)
         done = self.loop.run_until_complete(self.session.send(PROMPT, cell, options, ports))
-        assert (done.output.outcome, done.output.steps) == ("completed", calls + 1), done.output
+        notes = sum(1 for e in done.entries if isinstance(e.body, UsageReported) and e.body.purpose != "turn")
+        assert (done.output.outcome, done.output.steps + notes) == ("completed", calls + 1), done.output
 
 
 def our_tool() -> Any:
