@@ -395,7 +395,8 @@ def test_the_display_is_told_when_native_code_delays_the_stop(kernel: Kernel) ->
 
 
 def test_native_code_that_holds_the_lock_ends_first(kernel: Kernel) -> None:
-    result = kernel.run(turn(code("print('GO', flush=True); sum(range(200_000_000)); print('after')")), stop_at="GO")
+    # several calls: while one runs, nothing else does, and "GO" could not be told before the only one ends
+    result = kernel.run(turn(code("print('GO', flush=True); [sum(range(50_000_000)) for _ in range(8)]; print('after')")), stop_at="GO")
     assert_stopped(result, within_s=10)
     assert "after" not in result.stream()
 
