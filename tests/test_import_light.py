@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
-
-import pytest
 
 HEAVY = {
     "anthropic",
@@ -41,7 +38,5 @@ def test_importing_the_core_brings_in_nothing_heavy() -> None:
 
 
 def test_importing_the_extension_brings_in_no_more_than_ipython_does() -> None:
-    if importlib.util.find_spec("nbagent.notebook.extension") is None:
-        pytest.skip("there is no extension yet")
     shell = loaded_by("import IPython.core.interactiveshell, IPython.core.magic")
     assert loaded_by("import nbagent.notebook.extension") & (HEAVY - shell) == set()
