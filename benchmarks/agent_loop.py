@@ -116,7 +116,9 @@ class Ours:
         ports = TurnPorts() if self.sink is None else TurnPorts(sink=self.sink)
         done = self.loop.run_until_complete(self.session.send(PROMPT, cell, options, ports))
         notes = sum(1 for e in done.entries if isinstance(e.body, UsageReported) and e.body.purpose != "turn")
-        assert (done.output.outcome, done.output.steps + notes) == ("completed", calls + 1), done.output
+        # The fast fake answers a note's request with the next call, the full fake (`bill.py`) with a note.
+        assert done.output.outcome == "completed", done.output
+        assert calls + 1 in (done.output.steps, done.output.steps + notes), done.output
 
 
 def our_tool() -> Any:
