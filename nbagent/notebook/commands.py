@@ -218,8 +218,10 @@ def _model(agent: NotebookAgent, words: Words) -> Said:
     """Show or choose the model of the turns to come."""
     session = agent.session()
     if words:
-        named = session.model(only_word(words, "%agent model NAME"))
-        session.model_name = named.name
+        name = only_word(words, "%agent model NAME")
+        if not session.facts_of(name).known and session.cassette is None:  # the provider may know it
+            agent.beside(lambda ports: session.ready_model(name))
+        session.model_name = session.model(name).name
     named = session.model()
     facts, prices = named.facts, named.facts.prices
     cost = f", ${prices.input_usd:g} in and ${prices.output_usd:g} out per million tokens" if prices else ""

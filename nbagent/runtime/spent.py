@@ -9,6 +9,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbagent.core.turn import Limits
+from nbagent.models.registry import NamedModel
+
 FILE_NAME = "spent.jsonl"
 MAX_READ_BYTES = 4 << 20  # about 50,000 calls: more than a day's
 LOCK_TIMEOUT_S = 1.0
@@ -75,3 +78,16 @@ class DayLedger:
                 return file.read(MAX_READ_BYTES).split(b"\n")
         except OSError:
             return []
+
+
+def unpriced_ceilings(named: NamedModel, limits: Limits) -> tuple[str, ...]:
+    """Return a line when a ceiling in dollars is set for a paid model whose price is not known: it counts nothing."""
+    if named.source != "live" or named.facts.prices is not None:
+        return ()
+    ceilings = {
+        "limits.max_cost_usd": limits.max_cost_usd, "limits.session_cost_usd": limits.session_cost_usd,
+        "limits.day_cost_usd": limits.day_cost_usd,
+    }  # fmt: skip
+    told = ", ".join(name for name, value in ceilings.items() if value is not None)
+    line = f"the price of {named.name} is not known, so {told} cannot stop its turns; use --max-steps or --max-tokens"
+    return (line,) if told else ()

@@ -31,7 +31,7 @@ from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
 from nbagent.runtime.recalling import ConversationRecall
 from nbagent.runtime.rules import Rules
 from nbagent.runtime.seen import SeenResults
-from nbagent.runtime.spent import DayLedger, utc_day
+from nbagent.runtime.spent import DayLedger, unpriced_ceilings, utc_day
 from nbagent.runtime.startup import StartupFile, make_prefix, startup_files
 from nbagent.runtime.toolbox import Toolbox
 from nbagent.runtime.turn_notes import TurnNotes, turn_notes
@@ -244,6 +244,7 @@ class TurnRunner:
         driver = self._driver(named, ports, current, number, playback)
         if start is not None:
             driver.approvals.granted_turn.clear()  # they were given for the turn before
+        self.notices.extend(unpriced_ceilings(named, limits) if playback is None else ())
         session, day = self.spent()
         turn = TurnInput(
             path=path, start=start, prompt=prompt, snapshot=snapshot, limits=limits, reply_tokens=REPLY_TOKENS,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.fakes import messages_api, validation
+from tests.fakes.catalog import MODELS
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply
 from tests.fakes.replies import Reply
 from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, states, texts, turn_ids
@@ -113,6 +116,19 @@ def test_model_mode_and_observation_hold_for_the_turns_to_come(kernel: AgentKern
         tools = shown(kernel.run("%agent tools"))
         assert "mode plan" in tools
         assert [line.split()[1] for line in tools.splitlines() if line.startswith("python ")] == ["deny"]
+
+
+def test_a_model_newer_than_the_table_is_chosen_with_the_limits_that_the_provider_tells(
+    kernel: AgentKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = replace(MODELS["claude-sonnet-5-5"], id="claude-next-9", window_tokens=2_000_000)
+    for module in (messages_api, validation):
+        monkeypatch.setattr(module, "MODELS", {**MODELS, newer.id: newer})
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake)
+        assert shown(kernel.run("%agent model claude-next-9")) == "claude-next-9: window 2,000,000 tokens"
+        kernel.run(agent("go"))
+        assert sent(fake)[-1]["model"] == "claude-next-9"
 
 
 def test_the_agents_code_rebuilds_the_variables_after_a_restart(kernel: AgentKernel, tmp_path: Path) -> None:

@@ -91,6 +91,16 @@ def test_a_home_that_cannot_be_written_is_a_notice(tmp_path: Path) -> None:
     assert lab.send("b", "B", max_cost_usd=None).output.outcome == "completed"
 
 
+def test_a_ceiling_that_cannot_hold_for_want_of_a_price_is_a_notice(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "work", model="somebody-elses-model", base_url="http://127.0.0.1:9")
+    lab.open([says("a"), says("b"), says("c")], limits__day_cost_usd=5.0)
+    (told,) = lab.send("a", "A", model="somebody-elses-model").notices
+    assert told.startswith("the price of somebody-elses-model is not known, so limits.day_cost_usd cannot stop")
+    assert lab.send("b", "B", model="claude-haiku-4-5").notices == ()
+    lab.restart([says("c")], limits__day_cost_usd=None)
+    assert lab.send("c", "C", model="somebody-elses-model").notices == ()
+
+
 def test_torn_and_foreign_lines_do_not_count(tmp_path: Path) -> None:
     ledger = DayLedger(tmp_path, "s")
     day = utc_day(NOON)
