@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -355,10 +355,23 @@ class Ledger:
         if held == 0:
             return Ledger(other=wanted)
         names = [field.name for field in fields(self)]
-        shares = {name: divmod(getattr(self, name) * wanted, held) for name in names}
-        missing = wanted - sum(whole for whole, _ in shares.values())
-        first = set(sorted(names, key=lambda name: -shares[name][1])[:missing])
-        return Ledger(**{name: shares[name][0] + (name in first) for name in names})
+        shares = scaled_parts([getattr(self, name) for name in names], wanted)
+        return Ledger(**dict(zip(names, shares, strict=True)))
+
+
+def scaled_parts(parts: Sequence[int], total: int) -> list[int]:
+    """Return the same shares adding up to exactly `total`, by largest remainder; of equal ones the earlier gets it.
+
+    >>> scaled_parts([1, 1, 2], 10), scaled_parts([0, 0], 5)
+    ([3, 2, 5], [0, 0])
+    """
+    held = sum(parts)
+    if held == 0:
+        return list(parts)
+    shares = [divmod(part * total, held) for part in parts]
+    missing = total - sum(whole for whole, _ in shares)
+    first = set(sorted(range(len(parts)), key=lambda i: -shares[i][1])[:missing])
+    return [whole + (i in first) for i, (whole, _) in enumerate(shares)]
 
 
 CATEGORIES: Final = tuple(Ledger().as_mapping())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+from nbagent.core.budget import scaled_parts
 from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
@@ -15,7 +17,7 @@ from nbagent.notebook.compare_report import CompareReport
 from nbagent.notebook.options import OneLineParser, split_line
 from nbagent.notebook.report import ContextReport, RequestReport, RequestSegment
 from nbagent.notebook.rot_report import RotReport
-from nbagent.runtime.compacting import compact, note_in_force, replace_note, rot_of, set_pin, undo
+from nbagent.runtime.compacting import WAITS, compact, note_in_force, replace_note, rot_of, set_pin, undo, waiting_lines
 from nbagent.runtime.comparing import compare_session
 from nbagent.runtime.contexts import check_number, known_policies
 from nbagent.runtime.doors import request_as_sent
@@ -42,7 +44,7 @@ def context_report(agent: NotebookAgent) -> ContextReport:
         threshold_tokens=round(held.budget.threshold_share * held.budget.window_tokens), used_tokens=held.used_tokens,
         level=held.budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
         cache_hit_rate=held.cache_hit_rate, cost_usd=held.cost_usd, estimated=held.estimated,
-        rot=tuple(rot_of(session)),
+        rot=tuple(rot_of(session)), pending=waiting_lines(session),
     )  # fmt: skip
 
 
@@ -55,11 +57,14 @@ def _show(agent: NotebookAgent, words: Words, ask: Ask | None) -> RequestReport:
     return RequestReport(
         model=request.model, segments=tuple(_segments(agent, request)), as_json="--json" in words,
         window_tokens=session.occupancy().budget.window_tokens, request=request_as_sent(request),
+        pending=waiting_lines(session),
     )  # fmt: skip
 
 
 def _segments(agent: NotebookAgent, request: Request) -> list[RequestSegment]:
-    meter = agent.session().runner.gauge.meter(agent.session().facts_of(request.model).family)
+    """Return the parts of a request; their sizes add up to what the gauge predicts for it, as `%context` shows."""
+    gauge = agent.session().runner.gauge
+    meter, total = gauge.meter(agent.session().facts_of(request.model).family), gauge.looked_tokens
     prefix = request.prefix
     tools = "\n".join(str(t["name"]) for t in prefix.tools)
     out = [RequestSegment(name="tools", tokens=sum(meter.tool(t) for t in prefix.tools), first_lines=tools)]
@@ -73,7 +78,8 @@ def _segments(agent: NotebookAgent, request: Request) -> list[RequestSegment]:
         tokens = meter.text(canonical(list(message.blocks)))
         mark = i in request.breakpoints
         out.append(RequestSegment(name=message.role, tokens=tokens, first_lines=_head(text), breakpoint=mark))
-    return out
+    sizes = scaled_parts([s.tokens for s in out], total)
+    return [replace(s, tokens=size) for s, size in zip(out, sizes, strict=True)]
 
 
 def _block_head(block: Mapping[str, Any]) -> str:
@@ -170,8 +176,13 @@ def _undo(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """Take the last compaction back; later turns stay."""
     if words:
         raise UsageProblem("%context undo takes no words; it takes the last compaction back")
-    undo(agent.session())
+    waits = undo(agent.session()).waits
     held = agent.session().occupancy()
+    if waits:
+        return Said(
+            f"The compaction will be taken back, but not yet: the undo {WAITS}. Until then the context stays as it is "
+            f"({held.used_tokens:,} tokens). `%agent resume` goes on with the turn; `%context` shows what waits."
+        )
     return Said(
         f"The compaction is taken back: the context holds {held.used_tokens:,} tokens again. Nothing is compacted by "
         "itself until you compact, or until the window is nearly full."
@@ -200,6 +211,8 @@ def note_cell(agent: NotebookAgent, text: str) -> Any:
     session = agent.session()
     if note_in_force(session):
         replace_note(session, text.strip())
+        if waiting_lines(session):
+            return Said(f"The note will be replaced, but not yet: that {WAITS}. `%agent resume` goes on with the turn.")
         return Said("The note was replaced.")
     return _compacted(agent, edited=text.strip())
 

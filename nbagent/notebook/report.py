@@ -43,7 +43,7 @@ class ContextReport:
     Tokens are of the next request; `estimated` says that no provider has counted them yet.
     `level` is 0 to 10. `categories` holds all CATEGORIES in their order, absent ones as 0.
     `cache_hit_rate` is 0 to 1, None before the first call. `rot` are findings, each with a
-    readable `str`.
+    readable `str`. `pending` is a line for each move that is recorded and waits.
 
     Raises:
         ValueError: the categories do not add up to `used_tokens`, or one of them is unknown.
@@ -60,6 +60,7 @@ class ContextReport:
     cost_usd: float = 0.0
     estimated: bool = False
     rot: tuple[object, ...] = ()
+    pending: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if unknown := set(self.categories) - set(CATEGORIES):
@@ -88,6 +89,7 @@ class ContextReport:
             Table(head=("category", "tokens", "of window"), rows=rows, numbers=frozenset({1, 2})),
             Line(text=" · ".join(words), dim=True),
         ]
+        pieces += _pending_lines(self.pending)
         return [*pieces, *(Line(text=f"rot: {finding}") for finding in self.rot)]
 
 
@@ -104,13 +106,17 @@ class RequestSegment:
 @displayable
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RequestReport:
-    """The exact request the next turn would send; `segments` in order. `request` is it as the provider takes it."""
+    """The exact request the next turn would send; `segments` in order. `request` is it as the provider takes it.
+
+    `pending` is a line for each move that is recorded and not in this request yet.
+    """
 
     model: str
     segments: tuple[RequestSegment, ...]
     window_tokens: int
     request: JsonObject
     as_json: bool = False
+    pending: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Return the request as indented JSON."""
@@ -131,8 +137,13 @@ class RequestReport:
             Line(text=title, strong=True),
             Table(head=("", "segment", "tokens", "cache", "begins"), rows=rows, numbers=frozenset({0, 2})),
             Line(text="◆ the prefix up to here is cached; nothing was sent", dim=True),
+            *_pending_lines(self.pending),
             *(Code(text=s.first_lines, title=f"{i} {s.name}") for i, s in folded),
         ]
+
+
+def _pending_lines(pending: tuple[str, ...]) -> list[Piece]:
+    return [Line(text=f"pending: {line}") for line in pending]
 
 
 def _plain_value(value: Any) -> Any:

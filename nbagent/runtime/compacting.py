@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from nbagent.context.rot import RotFinding
-from nbagent.core.entries import Compaction, Entry, Pin, Restore, TurnStart
+from nbagent.core.entries import Compaction, Entry, Pin, Pruning, Restore, TurnStart
 from nbagent.core.errors import UsageProblem
 from nbagent.core.tree import SessionTree
 from nbagent.core.view import ViewFold
@@ -18,6 +20,18 @@ from nbagent.runtime.turns import TurnRunner
 from nbagent.runtime.writer import NoLog, SessionWriter
 
 MOST_PIN_CHARS = 4_000
+WAITS: Final = (
+    "waits until the agent has answered without calling a tool, since the thinking of the open tool loop is bound to "
+    "what stands before it"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """A compaction taken back. `waits`: an open tool loop needs the context as it is until its end (`WAITS`)."""
+
+    compaction: Entry
+    waits: bool
 
 
 async def compact(
@@ -54,15 +68,17 @@ async def compact(
     return replace(result, applied=result.applied and not dry_run)
 
 
-def undo(session: Session) -> Entry:
-    """Take the last compaction back; later turns stay. Returns the compaction that counts as absent now.
+def undo(session: Session) -> Undone:
+    """Take the last compaction back; later turns stay. Inside a tool loop with bound thinking it waits for the end.
 
     Raises:
-        UsageProblem: there is none, or what it gives back does not fit the window.
+        UsageProblem: there is none, it is being taken back already, or what it gives back does not fit the window.
     """
-    runner, tree = session.runner, session.tree
-    found = last_compaction(tree.path())
-    restored = ViewFold([*tree.path(), Entry("preview", tree.leaf, 0.0, Restore(cancels=found.id))]).view()
+    runner, path = session.runner, session.tree.path()
+    found = last_compaction(path)
+    if any(isinstance(e.body, Restore) and e.body.cancels == found.id for e in _waiting(path)):
+        raise UsageProblem(f"the last compaction is being taken back already; that {WAITS}")
+    restored = ViewFold(_without(path, found.id)).view()  # also where the undoing itself has to wait
     start = _start(session)
     named = measured_for(session, start)
     engine = runner.engine(named, replace(start, policy=runner.settings.policy))
@@ -73,7 +89,38 @@ def undo(session: Session) -> Entry:
             "widen it with `%context set window=…` first"
         )
     runner.writer.write(Restore(cancels=found.id))
-    return found
+    return Undone(compaction=found, waits=bool(_waiting(session.tree.path())))
+
+
+def waiting_lines(session: Session) -> tuple[str, ...]:
+    """Return a line for each move that is recorded and has not taken effect yet; empty as a rule."""
+    path = session.tree.path()
+    kinds = {e.id: type(e.body) for e in path}
+    return tuple(
+        f"{_named(e, kinds)}: {WAITS}; `%agent resume` goes on" for e in _waiting(path)
+    )  # fmt: skip
+
+
+def _waiting(path: Sequence[Entry]) -> list[Entry]:
+    deferred = set(ViewFold(path).view().deferred)
+    return [e for e in path if e.id in deferred]
+
+
+def _named(entry: Entry, kinds: dict[str, type]) -> str:
+    body = entry.body
+    if isinstance(body, Restore):
+        cleared = kinds.get(body.cancels) is Pruning
+        return "bringing cleared results back" if cleared else "undo of the last compaction"
+    return f"clearing {len(body.placeholders)} old results" if isinstance(body, Pruning) else "a compaction"
+
+
+def _without(path: Sequence[Entry], absent: str) -> list[Entry]:
+    """Return the path as if the entry `absent` had never been."""
+    kept: list[Entry] = []
+    for entry in path:
+        if entry.id != absent:
+            kept.append(replace(entry, parent=kept[-1].id if kept else None))
+    return kept
 
 
 def note_in_force(session: Session) -> str:

@@ -82,6 +82,11 @@ class SessionGauge:
         self._looked = self._look(view, prefix, facts)
         return self._looked.predicted
 
+    @property
+    def looked_tokens(self) -> int:
+        """The predicted size of the request that was looked at last; 0 before any."""
+        return self._looked.predicted if self._looked else 0
+
     def _look(self, view: View, prefix: Prefix, facts: ModelFacts) -> _Look:
         meter = self.meter(facts.family)
         found = _Look(

@@ -158,3 +158,31 @@ def test_a_number_that_a_policy_lacks_names_those_it_has(kernel: AgentKernel, tm
     assert "threshold" in error_line(kernel.run("%context set treshold=0.5"))
     assert "policy=pi" in shown(kernel.run("%context set policy=pi keep_tokens=9000"))
     assert "keep_tokens=9000" in shown(kernel.run("%context policy pi"))
+
+
+def test_an_undo_in_the_middle_of_a_bound_tool_loop_says_that_it_waits(kernel: AgentKernel, tmp_path: Path) -> None:
+    # DECISIONS 16: not inside an open tool loop; the report, %context and %context show say so
+    with FakeMessagesAPI(worker()) as fake:
+        conversation(kernel, tmp_path, fake)
+        full = used(kernel)
+        kernel.run("%context compact")
+        kernel.run(agent("one more", "--max-steps 1"), cell_id="more")
+        said = shown(kernel.run("%context undo"))
+        assert "not yet: the undo waits until the agent has answered without calling a tool" in said
+        assert f"({used(kernel):,} tokens)" in said
+        pending = "pending: undo of the last compaction: waits until the agent has answered"
+        assert pending in shown(kernel.run("%context"))
+        assert pending in shown(kernel.run("%context show"))
+        assert "is being taken back already" in error_line(kernel.run("%context undo"))
+        done = kernel.run("%agent resume")
+        assert done.status == "ok", shown(done)
+        assert "pending" not in shown(kernel.run("%context"))
+        assert used(kernel) > full
+
+
+def test_the_parts_of_the_next_request_add_up_to_what_the_gauge_shows(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(worker()) as fake:
+        conversation(kernel, tmp_path, fake)
+        size = used(kernel)
+        kernel.run("parts = get_ipython().run_line_magic('context', 'show')")
+        assert abs(kernel.value("sum(s.tokens for s in parts.segments)") - size) <= 0.02 * size  # the state of the notebook is told with the next turn

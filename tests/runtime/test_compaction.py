@@ -14,8 +14,9 @@ import pytest
 from nbagent.context.policies import BUILT_IN
 from nbagent.core.effects import Notice
 from nbagent.core.entries import AssistantMessage, Compaction, Pruning, Report, UserMessage
+from nbagent.core.errors import UsageProblem
 from nbagent.core.view import ViewFold, build_view
-from nbagent.runtime.compacting import compact, undo
+from nbagent.runtime.compacting import compact, undo, waiting_lines
 from tests.fakes.messages_api import FakeMessagesAPI, call, http_error, reply, thinking
 from tests.fakes.replies import stall_before_headers
 from tests.runtime.talk import Probe, Talk
@@ -411,3 +412,49 @@ def test_after_a_change_of_model_the_note_is_asked_for_in_words_it_can_read(make
         session.session.model_name = other
         assert session.run(compact(session.session, session.ports)).applied
         assert "<transcript>" in texts(fake.requests[-1].body)
+
+
+def test_an_undo_inside_an_open_bound_tool_loop_waits_and_says_so(make_fake: Make, folder: Path) -> None:
+    """DECISIONS 16: never inside an open tool loop; what waits is told, and taken back only once."""
+    fake = make_fake()
+    fake._answer_of = Script(each=6)
+    with talk(folder, fake, "pi", 60_000) as session:
+        session.send("Part 0")
+        before = wire(session)
+        assert session.run(compact(session.session, session.ports)).applied
+        assert session.send("Part 1", max_steps=2).output.outcome == "limit"
+        within = wire(session)
+        done = undo(session.session)
+        assert done.waits
+        assert wire(session) == within
+        assert waiting_lines(session.session) == (
+            "undo of the last compaction: waits until the agent has answered without calling a tool, since the "
+            "thinking of the open tool loop is bound to what stands before it; `%agent resume` goes on",
+        )
+        with pytest.raises(UsageProblem, match="is being taken back already; that waits until"):
+            undo(session.session)
+        assert session.resume().output.outcome == "completed"
+        assert waiting_lines(session.session) == ()
+        assert wire(session).startswith(before)
+
+
+def test_an_undo_between_turns_waits_for_nothing(make_fake: Make, folder: Path) -> None:
+    fake = make_fake()
+    fake._answer_of = Script(each=6)
+    with talk(folder, fake, "pi", 60_000) as session:
+        session.send("Part 0")
+        assert session.run(compact(session.session, session.ports)).applied
+        session.send("Part 1")
+        assert not undo(session.session).waits
+        assert waiting_lines(session.session) == ()
+
+
+def test_an_undo_that_would_wait_is_refused_when_what_it_gives_back_does_not_fit(make_fake: Make, folder: Path) -> None:
+    fake = make_fake()
+    fake._answer_of = Script(each=6)
+    with talk(folder, fake, "pi", 60_000) as session:
+        session.send("Part 0")
+        assert session.run(compact(session.session, session.ports)).applied
+        session.send("Part 1", max_steps=2)
+    with talk(folder, fake, "pi", 6_000) as small, pytest.raises(UsageProblem, match="the window holds 6,000"):
+        undo(small.session)
