@@ -1,10 +1,13 @@
 # Set-up and tests of nbagent. `make help` says what there is; GNU make 4.3 and any POSIX shell do.
 .SUFFIXES:
-.PHONY: help setup demo test check fuzz test-matrix lock clean
+.PHONY: help setup demo test check panel fuzz test-matrix lock clean
 
 VENV = .venv
 RUN = $(VENV)/bin/python
 STAMP = $(VENV)/.complete
+PANEL = $(RUN) tools/build_labextension.py --link
+PANEL_SOURCES = $(shell find labextension/src labextension/style labextension/schema labextension/*.json -type f 2>/dev/null)
+PANEL_STAMP = $(VENV)/.panel
 LOCK = requirements-lock.txt
 PIP = -m pip --disable-pip-version-check --no-input
 JOBS = 2
@@ -20,12 +23,13 @@ help:
 	@echo "make test         all tests"
 	@echo "make check        ruff and mypy"
 	@echo "make setup        only make the virtual environment .venv (PYTHON=... chooses the Python)"
+	@echo "make panel        only build the JupyterLab panel, where its sources changed"
 	@echo "make fuzz         property tests, many more examples"
 	@echo "make test-matrix  kernel tests against several versions of ipykernel"
 	@echo "make lock         write requirements-lock.txt anew"
 	@echo "make clean        remove caches and builds"
 
-setup: $(STAMP)
+setup: $(STAMP) $(PANEL_STAMP)
 
 $(STAMP): $(LOCK) pyproject.toml
 	@$(FIND_PYTHON); $(RUN) $(PIP) --version >/dev/null 2>&1 || $$p -m venv --clear $(VENV) || { \
@@ -35,10 +39,19 @@ $(STAMP): $(LOCK) pyproject.toml
 	@$(RUN) $(PIP) install -qq -c $(LOCK) --no-build-isolation -e ".[lab,test]"
 	@touch $(STAMP)
 
-demo: $(STAMP)
+# The panel is wanted, not needed: without node (and without a way to get it) a line says so, and all else works.
+$(PANEL_STAMP): $(STAMP) $(PANEL_SOURCES)
+	@$(PANEL) --fetch-node --optional
+	@touch $(PANEL_STAMP)
+
+panel: $(STAMP)
+	@$(PANEL) --fetch-node && touch $(PANEL_STAMP)
+
+demo: setup
 	@$(RUN) -m nbagent demo $(if $(filter-out 0 no,$(CHECK)),--check) $(if $(FOLDER),--folder "$(FOLDER)")
 
-test: $(STAMP)
+test: setup
+	$(RUN) tools/build_labextension.py --run test
 	$(RUN) -m pytest -n $(JOBS) -m "not kernel" --ignore=tests/browser $(TESTS) || [ $$? -eq 5 ] # 5: none in TESTS
 	$(RUN) -m pytest -m kernel --ignore=tests/browser $(TESTS) || [ $$? -eq 5 ] # 5: none in TESTS
 	@set -- notebooks/*.ipynb; if [ ! -e "$$1" ]; then echo "Notebooks: none."; exit 0; fi; \
@@ -49,10 +62,10 @@ test: $(STAMP)
 	elif [ -z "$$c" ]; then echo "Browser tests: NOT RUN, no Chromium was found (install it, or set NBAGENT_CHROMIUM)."; \
 	else NBAGENT_CHROMIUM="$$c" $(RUN) -m pytest tests/browser && echo "Browser tests: run with $$c."; fi
 
-check: $(STAMP)
+check: setup
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	@if [ -f labextension/package.json ]; then cd labextension && npm run --silent check; fi
+	$(RUN) tools/build_labextension.py --run check
 
 fuzz: $(STAMP)
 	NBAGENT_HYPOTHESIS=fuzz $(RUN) -m pytest -n $(JOBS) -m "hypothesis and not kernel" --timeout=7200 $(TESTS)
@@ -66,5 +79,5 @@ lock:
 	mv build/lock.txt $(LOCK) && rm -rf $$v && echo "$(LOCK): $$(wc -l < $(LOCK)) packages"
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist nbagent/labextension labextension/lib $(PANEL_STAMP) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find nbagent tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -18,7 +21,10 @@ from nbagent import __version__
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCK = (ROOT / "requirements-lock.txt").read_text(encoding="utf-8").splitlines()
-FILES = ["pyproject.toml", "Makefile", "requirements-lock.txt", ".ci/run", "README.md", "CONTRIBUTING.md"]
+FILES = [
+    "pyproject.toml", "Makefile", "requirements-lock.txt", ".ci/run", "README.md", "CONTRIBUTING.md", "hatch_build.py",
+    "labextension/package.json", "labextension/package-lock.json", "labextension/.npmrc", "tools/build_labextension.py",
+]  # fmt: skip
 
 
 def locked() -> dict[str, str]:
@@ -65,9 +71,44 @@ def test_ci_runs_the_command_of_the_readme() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
+def test_the_lock_of_the_panel_names_no_address() -> None:
+    packages = json.loads((ROOT / "labextension" / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    assert [name for name, found in packages.items() if "resolved" in found] == []
+    assert all("integrity" in found for name, found in packages.items() if name)
+
+
+def test_the_panel_has_the_version_of_the_package() -> None:
+    assert json.loads((ROOT / "labextension" / "package.json").read_text(encoding="utf-8"))["version"] == __version__
+
+
+@pytest.mark.parametrize("built", [True, False], ids=["built", "not built"])
+def test_wheel_and_sdist_hold_the_panel_where_it_is_built(built: bool, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
+        project.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, project / name)
+    for name in ("nbagent/__init__.py", "notebooks/a.ipynb", "labextension/package.json"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("", encoding="utf-8")
+    if built:
+        assets = project / "nbagent" / "labextension"
+        assets.mkdir()
+        (assets / "package.json").write_text("{}", encoding="utf-8")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(tmp_path)]
+    done = subprocess.run(command, cwd=project, check=True, capture_output=True, text=True, timeout=100)
+    (wheel,) = tmp_path.glob("*.whl")
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    packed = [n for n in zipfile.ZipFile(wheel).namelist() if "share/jupyter/labextensions/nbagent/package.json" in n]
+    with tarfile.open(sdist) as archive:
+        kept = [n for n in archive.getnames() if n.endswith("nbagent/labextension/package.json")]
+    assert (len(packed), len(kept)) == ((1, 1) if built else (0, 0))
+    assert ("holds no JupyterLab panel" in done.stdout + done.stderr) is not built
+
+
 def test_the_wheel_holds_the_package_and_the_tutorials_and_nothing_private(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=100)
+    environ = {**os.environ, "NBAGENT_PANEL": "asis"}
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=100, env=environ)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "nbagent/cli.py" in names
@@ -76,5 +117,7 @@ def test_the_wheel_holds_the_package_and_the_tutorials_and_nothing_private(tmp_p
     assert {n.removeprefix("nbagent/_notebooks/") for n in names if n.endswith(".ipynb")} == tutorials
     scripts = {p.name for p in (ROOT / "notebooks" / "scripts").glob("*.json")}
     assert {n.rpartition("/")[2] for n in names if "/scripts/" in n} == scripts  # teacher.md names them
-    private = re.compile(r"(^|/)(\.nbagent|\.ipynb_checkpoints|__pycache__)/|^(?!nbagent/|jupyter_nbagent-)")
+    private = re.compile(
+        r"(^|/)(\.nbagent|\.ipynb_checkpoints|__pycache__|node_modules)/|^(?!nbagent/|jupyter_nbagent-)"
+    )
     assert [n for n in names if private.search(n)] == []
