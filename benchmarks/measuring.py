@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,16 @@ def fake() -> Iterator[str]:
         process.stdout.close()
 
 
-def run_client(script: str, *arguments: object, python: Path | str = sys.executable) -> dict[str, Any]:
+def run_client(
+    script: str, *arguments: object, python: Path | str = sys.executable, environ: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Run `script` of this folder in a fresh process and return the JSON object of its last line."""
     with tempfile.TemporaryDirectory() as scratch:
-        environ = {k: v for k, v in os.environ.items() if not k.startswith(("ANTHROPIC_", "NBAGENT_"))}
-        environ |= {"ANTHROPIC_API_KEY": "fake-key", "HOME": scratch, "BENCHMARK_SCRATCH": scratch}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("ANTHROPIC_", "NBAGENT_"))}
+        kept |= {"ANTHROPIC_API_KEY": "fake-key", "HOME": scratch, "BENCHMARK_SCRATCH": scratch}
         done = subprocess.run(
             [str(python), str(HERE / script), *map(str, arguments)],
-            capture_output=True, text=True, env=environ, cwd=scratch, timeout=600,
+            capture_output=True, text=True, env={**kept, **(environ or {})}, cwd=scratch, timeout=600,
         )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"{script} {arguments} failed:\n{done.stderr[-2000:]}")

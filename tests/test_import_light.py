@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+from nbagent.notebook.registered import MAGICS
 
 HEAVY = {
     "anthropic",
@@ -40,3 +44,43 @@ def test_importing_the_core_brings_in_nothing_heavy() -> None:
 def test_importing_the_extension_brings_in_no_more_than_ipython_does() -> None:
     shell = loaded_by("import IPython.core.interactiveshell, IPython.core.magic")
     assert loaded_by("import nbagent.notebook.extension") & (HEAVY - shell) == set()
+
+
+LOAD = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "nbagent")
+import sys, json
+{more}
+print(json.dumps(sorted(m for m in sys.modules if m.startswith("nbagent."))))
+"""
+LIGHT = {
+    "nbagent.notebook", "nbagent.notebook.extension", "nbagent.notebook.greeting", "nbagent.notebook.matcher",
+    "nbagent.notebook.registered", "nbagent.notebook.stopped", "nbagent.notebook.tracker", "nbagent.notebook.transform",
+    "nbagent.notebook.words",
+    "nbagent.models", "nbagent.models.credentials", "nbagent.runtime", "nbagent.runtime.plain_start",
+    "nbagent.store", "nbagent.store.settings_defaults",
+}  # fmt: skip
+
+
+def modules_after(more: str, folder: Path) -> set[str]:
+    """Return our modules after `%load_ext nbagent` in a fresh process and `more`."""
+    script = LOAD.format(more=more)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=folder)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_loading_the_extension_imports_what_registers_it_and_no_more(tmp_path: Path) -> None:
+    ran = "shell.run_cell('x = 1'); shell.Completer.completions('x.re', 4); shell.run_line_magic('lsmagic', '')"
+    assert modules_after(ran, tmp_path) == LIGHT
+
+
+def test_the_first_magic_imports_what_it_needs(tmp_path: Path) -> None:
+    assert "nbagent.notebook.app" in modules_after("shell.run_line_magic('agent', 'help')", tmp_path)
+
+
+def test_every_magic_names_a_function_that_exists() -> None:
+    for magic in MAGICS:
+        for target in filter(None, (magic.target, magic.help_text)):
+            module, _, name = target.partition(":")
+            assert callable(getattr(importlib.import_module(module), name)), target

@@ -15,7 +15,6 @@ import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -25,6 +24,7 @@ from nbagent.models.anthropic_body import BodyMaker
 from nbagent.models.anthropic_failures import failure_of
 from nbagent.models.anthropic_platforms import Platform, missing_library, open_platform
 from nbagent.models.catalog import ModelFacts, lookup, without_platform
+from nbagent.models.credentials import has_credentials
 from nbagent.models.endpoint_facts import merged_facts, says_unknown, unknown_model
 from nbagent.models.model import Watch
 from nbagent.models.reply import MalformedReply, ReplyBuilder
@@ -38,20 +38,6 @@ MAX_WAIT_S = 60.0  # a longer Retry-After is not slept through: the person is to
 FACTS_TIMEOUT_S = 5.0
 FIRST_WAIT_S, LONGEST_BACKOFF_S = 0.5, 8.0  # the SDK's own back-off, without its jitter
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 10.0, 180.0
-
-_KEY_VARIABLES = (
-    "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_IDENTITY_TOKEN",
-    "ANTHROPIC_IDENTITY_TOKEN_FILE",
-)  # fmt: skip
-
-
-def has_credentials(environ: Mapping[str, str]) -> bool:
-    """Tell whether the SDK would find credentials: a variable, or a profile on disk. Empty counts as unset."""
-    if any(environ.get(name) for name in _KEY_VARIABLES):
-        return True
-    folder = environ.get("ANTHROPIC_CONFIG_DIR")
-    base = Path(folder) if folder else Path(environ.get("HOME") or Path.home()) / ".config" / "anthropic"
-    return (base / "configs").is_dir() or (base / "credentials").is_dir() or bool(folder and base.is_dir())
 
 
 def is_loopback(url: str | None) -> bool:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbagent.core.effects import Notice, StepBegan, TextDelta, ThinkingDelta, ToolEnded, TurnBegan, TurnEvent
 from nbagent.core.errors import Diagnostic, TurnFailed, UsageProblem
-from nbagent.notebook.cells import CellSite, CellTracker, is_interactive, raw_source, source_hash
+from nbagent.notebook.cells import CellSite, source_hash
 from nbagent.notebook.host import Engine, Jobs, TurnStopped, host_async, host_sync
 from nbagent.notebook.live import LiveDisplay, notebook_callables, terminal_publish
 from nbagent.notebook.open_notebook import ShellNotebook
 from nbagent.notebook.shell import ShellKernel
+from nbagent.notebook.stopped import NOT_BEGUN
+from nbagent.notebook.tracker import CellTracker, is_interactive, notebook_file, raw_source
 from nbagent.runtime.doors import CellRun, Settings, load_settings, model_is_ready
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
@@ -34,7 +36,6 @@ KEPT_TURNS = 20
 T = TypeVar("T")
 PENDING = "Stop: waiting for native code to end …"
 WOULD_ALLOW = "To allow it: "  # approvals.refused_line begins its last line so
-NOT_BEGUN = "Stopped before the turn began; nothing was sent."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,12 +52,12 @@ class Ask:
 
 
 class NotebookAgent:
-    """The agent of one shell. Made by the extension; everything heavy is opened at first use."""
+    """The agent of one shell. Made at the first use; `tracker` follows the cells since the extension was loaded."""
 
-    def __init__(self, shell: Any, configured: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, shell: Any, configured: Callable[[], dict[str, Any]], tracker: CellTracker) -> None:
         self.shell = shell
         self.engine = Engine()
-        self.tracker = CellTracker(shell)
+        self.tracker = tracker
         self.recorder: Recorder | None = None
         self.last: FinishedTurn | None = None
         self.steering: list[str] = []
@@ -77,8 +78,8 @@ class NotebookAgent:
 
     def notebook_path(self) -> Path | None:
         """Return the notebook's file, as the front end told it; None where it tells nothing."""
-        path = self.shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME")
-        return Path(path) if path and str(path).endswith(".ipynb") and os.path.isabs(str(path)) else None
+        path = notebook_file(self.shell)
+        return Path(path) if path else None
 
     def folder(self) -> Path:
         """Return the folder of the notebook, else the working folder when the extension was loaded."""
@@ -137,8 +138,7 @@ class NotebookAgent:
         self._session = session
 
     def close(self) -> None:
-        """Let go of everything: session, engine, events."""
-        self.tracker.unregister()
+        """Let go of everything: session, engine."""
         self.switch(None)
         self.engine.close()
 
@@ -159,6 +159,8 @@ class NotebookAgent:
         try:
             done: FinishedTurn = host_sync(self.engine, body, on_stop_pending=self._pending(live))
             return done
+        except TurnStopped as stopped:
+            raise _said(stopped, ask, live) from None
         finally:
             self._shut(live)
 
@@ -166,6 +168,8 @@ class NotebookAgent:
         live, body = self._prepared(ask)
         try:
             return await host_async(self.engine, body, on_stop_pending=self._pending(live))
+        except TurnStopped as stopped:
+            raise _said(stopped, ask, live) from None
         finally:
             self._shut(live)
 
@@ -193,10 +197,6 @@ class NotebookAgent:
                 ports = self._ports(session, jobs, self._sink(live if ask.shown else _silent), site, cells)
                 thread.jobs = jobs
                 done = await self._send(session, ask, cell, ports)
-            except asyncio.CancelledError:
-                if live.picture.done is None and live.picture.step == 0 and ask.shown:
-                    raise TurnStopped(NOT_BEGUN) from None
-                raise
             finally:
                 self._running.release()
             return self._finished(done, session)
@@ -325,6 +325,12 @@ class NotebookAgent:
 
         result: T = host_sync(self.engine, body)
         return result
+
+
+def _said(stopped: TurnStopped, ask: Ask, live: LiveDisplay) -> TurnStopped:
+    """Return the stop as it is to be told: whether the turn had begun."""
+    begun = live.picture.done is not None or live.picture.step > 0 or not ask.shown
+    return stopped if begun else TurnStopped(NOT_BEGUN)
 
 
 def _silent(event: Any) -> None:

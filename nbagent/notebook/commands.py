@@ -9,7 +9,8 @@ from typing import Any
 from nbagent.core.entries import Entry
 from nbagent.core.errors import Diagnostic, UsageProblem, UserError, one_line
 from nbagent.notebook.app import Ask, NotebookAgent
-from nbagent.notebook.options import MODES, OBSERVED, split_line
+from nbagent.notebook.greeting import counted, facts_line, key_line
+from nbagent.notebook.options import split_line
 from nbagent.notebook.session_reports import (
     SessionReport,
     SessionRow,
@@ -20,6 +21,7 @@ from nbagent.notebook.session_reports import (
     TurnNode,
     TurnTreeReport,
 )
+from nbagent.notebook.words import MODES, OBSERVED
 from nbagent.runtime.doors import Settings, kept_sessions, load_cassette
 from nbagent.runtime.places import cell_ids, known_sessions
 from nbagent.runtime.recording import Recorder
@@ -63,18 +65,9 @@ def welcome(agent: NotebookAgent) -> str:
             if session.place.how in ("renamed", "copied"):
                 notes += f" ({session.place.how} from {session.place.origin})"
     if problems := len(agent.problems) + len(settings.diagnostics):
-        notes = f" · {_counted(problems, 'problem')}, see %agent{notes}"
-    parts = [
-        f"nbagent {__version__}: {settings.model}", f"policy {settings.policy}",
-        f"window {settings.window_tokens:,} tokens", f"session {name}", _counted(turns, "turn"), "0 skills",
-    ]  # fmt: skip
-    line = " · ".join(parts) + notes
-    if agent.asks_people() and not agent.has_key(settings):
-        line += (
-            "\nNo key is set (ANTHROPIC_API_KEY): recordings play without one (`%agent replay FILE`), and %agent, "
-            "%context and `%%agent --dry-run` work."
-        )
-    return line
+        notes = f" · {counted(problems, 'problem')}, see %agent{notes}"
+    line = facts_line(settings.model, settings.policy, settings.window_tokens, session=name, turns=turns) + notes
+    return line + key_line(agent.shell, has_key=agent.has_key(settings))
 
 
 def _is_known(agent: NotebookAgent, settings: Settings) -> bool:
@@ -86,10 +79,6 @@ def _is_known(agent: NotebookAgent, settings: Settings) -> bool:
         return False
     cells = cell_ids(notebook)
     return any(s.notebook == notebook or s.cells & cells for s in known)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 # ---------------------------------------------------------------- %agent
@@ -307,7 +296,7 @@ def _record(agent: NotebookAgent, words: Words) -> Said:
     path = agent.folder() / only_word(words, "%agent record FILE", default)
     agent.recorder = Recorder(path=path)
     turns = agent.recorder.save(agent.session())
-    return Said(f"Recording to {agent.shown(path)} ({_counted(turns, 'turn')} so far); `%agent record stop` ends it.")
+    return Said(f"Recording to {agent.shown(path)} ({counted(turns, 'turn')} so far); `%agent record stop` ends it.")
 
 
 def _replay(agent: NotebookAgent, words: Words) -> Said:
@@ -328,7 +317,7 @@ def _replay(agent: NotebookAgent, words: Words) -> Said:
     agent.consented = settings.trusted
     sources = {"scripted": "a scripted model", "fake": "a service on one machine", "live": "a live session"}
     made = sources.get(cassette.source, cassette.source)
-    turns = _counted(len(cassette.turns), "turn")
+    turns = counted(len(cassette.turns), "turn")
     return Said(f"Playing {Path(name).as_posix()}: {turns}, recorded from {made}. No key is needed.")
 
 

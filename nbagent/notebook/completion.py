@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from nbagent.notebook.commands import AGENT_COMMANDS
 from nbagent.notebook.context_commands import CONTEXT_COMMANDS
-from nbagent.notebook.options import MODES, OBSERVED, RERUNS, cell_parser, option_words
+from nbagent.notebook.options import cell_parser, option_words
+from nbagent.notebook.words import MODES, OBSERVED, RERUNS
 
 _VALUES = {"--mode": MODES, "--rerun": RERUNS}
 
@@ -30,27 +30,3 @@ def words_for(line: str) -> Sequence[str] | None:
         if words[0] == magic and len(words) == 2:
             return sorted(c for c in commands if c.startswith(words[1]))
     return None
-
-
-class AgentMatcher:
-    """A matcher of IPython's completer (API version 2)."""
-
-    matcher_api_version = 2
-    matcher_identifier = "nbagent"
-
-    def __init__(self) -> None:
-        self.__qualname__ = "AgentMatcher"  # the completer reads it of the matcher itself, as of a function
-
-    def __call__(self, context: Any) -> dict[str, Any]:
-        """Return completions for the line under the cursor; ours suppress others on our lines."""
-        from IPython.core.completer import SimpleCompletion
-
-        line = context.line_with_cursor[: context.cursor_position]
-        words = words_for(line)
-        if not words:
-            return {"completions": [], "suppress": False}
-        # The completer replaces the token, which leaves out dashes that we matched on.
-        typed, token = line.split(" ")[-1], context.token
-        skip = len(typed) - len(token) if typed.endswith(token) else 0
-        found = [SimpleCompletion(text=w[skip:], type="option") for w in words]
-        return {"completions": found, "suppress": True}

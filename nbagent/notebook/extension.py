@@ -1,20 +1,21 @@
-"""Loading and unloading: what the extension adds to IPython, and how it takes all of it back."""
+"""Loading and unloading: what the extension adds to IPython, and how it takes all of it back.
+
+Loading is light: what the magics do is imported at their first use (`registered`).
+"""
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from traitlets import TraitError
 
-from nbagent.core.errors import UsageProblem, one_line
-from nbagent.notebook.cells import raw_source
-from nbagent.notebook.completion import AgentMatcher
-from nbagent.notebook.magics import AgentMagics
+from nbagent.notebook.greeting import welcome
+from nbagent.notebook.matcher import AgentMatcher
+from nbagent.notebook.registered import MAGICS, AgentMagics
+from nbagent.notebook.tracker import raw_source
 from nbagent.notebook.transform import AgentCellTransform, install, remove
 
 _ATTRIBUTE = "_nbagent_magics"
-MAGICS = {"line": ("agent", "context"), "cell": ("agent", "context")}
 
 
 def load(shell: Any) -> None:
@@ -22,19 +23,18 @@ def load(shell: Any) -> None:
     if getattr(shell, _ATTRIBUTE, None) is not None:
         return
     magics, fault = _made(shell)
-    agent = magics.agent_app
     shell.register_magics(magics)
     transform = AgentCellTransform(
-        depth=agent.tracker.depth, raw_source=lambda: raw_source(shell), enabled=lambda: bool(shell.autoawait)
+        depth=magics.tracker.depth, raw_source=lambda: raw_source(shell), enabled=lambda: bool(shell.autoawait)
     )
     install(shell, transform)
-    agent.tracker.register()
+    magics.tracker.register()
     matcher = AgentMatcher()
     if shell.Completer is not None:
         shell.Completer.custom_matchers.append(matcher)
     magics.undo = lambda: _undo(shell, magics, transform, matcher)
     setattr(shell, _ATTRIBUTE, magics)
-    print(magics.welcome() + fault)
+    print(welcome(magics) + fault)
 
 
 def _made(shell: Any) -> tuple[AgentMagics, str]:
@@ -42,6 +42,8 @@ def _made(shell: Any) -> tuple[AgentMagics, str]:
     try:
         return AgentMagics(shell), ""
     except TraitError as error:
+        from nbagent.core.errors import one_line
+
         del shell.config["AgentMagics"]
         return AgentMagics(shell), f"\nThe configuration c.AgentMagics was left out: {one_line(str(error))}"
 
@@ -66,6 +68,8 @@ def current() -> AgentMagics:
     shell = get_ipython()
     magics: AgentMagics | None = getattr(shell, _ATTRIBUTE, None)
     if magics is None:
+        from nbagent.core.errors import UsageProblem
+
         raise UsageProblem("nbagent is not loaded in this kernel; run `%load_ext nbagent` first")
     return magics
 
@@ -75,12 +79,11 @@ def _undo(shell: Any, magics: AgentMagics, transform: AgentCellTransform, matche
     if shell.Completer is not None and matcher in shell.Completer.custom_matchers:
         shell.Completer.custom_matchers.remove(matcher)
     manager = shell.magics_manager
-    for kind, names in MAGICS.items():
-        for name in names:
-            found = manager.magics[kind].get(name)
-            if getattr(found, "__self__", None) is magics:
-                del manager.magics[kind][name]
+    for magic in MAGICS:
+        for kind in magic.kinds:
+            if manager.magics[kind].get(magic.name) is magics.magics[kind][magic.name]:
+                del manager.magics[kind][magic.name]
     manager.registry.pop(type(magics).__name__, None)
-    with contextlib.suppress(ValueError, AttributeError):
+    if magics in shell.configurables:
         shell.configurables.remove(magics)
-    magics.agent_app.close()
+    magics.close()

@@ -22,28 +22,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
 from nbagent.notebook.interrupts import CodeStopped, Interrupts, Job, current_job
+from nbagent.notebook.stopped import STOPPED_TEXT, TurnStopped
 
 T = TypeVar("T")
 Body: TypeAlias = Callable[["Jobs"], Awaitable[T]]
 
 CLEANUP_S = 3.0  # seconds a cancelled body may take to finish its book-keeping
 NATIVE_NOTICE_S = 0.3  # seconds after Stop until the display is told that native code is waited for
-STOPPED_TEXT = "Stopped. What was done so far is kept."
 
 __all__ = ["CellEnded", "CodeStopped", "Engine", "Jobs", "NestedTurn", "TurnStopped", "host_async", "host_sync"]
-
-
-class TurnStopped(KeyboardInterrupt):
-    """The person stopped the turn: an error reply, so that queued cells do not run, shown as one line.
-
-    A KeyboardInterrupt, because that is what Stop means to IPython, `%%time` and scripts.
-    """
-
-    def __init__(self, text: str = STOPPED_TEXT) -> None:
-        super().__init__(text)
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 class NestedTurn(RuntimeError):

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from nbagent.core.errors import UsageProblem
+from nbagent.notebook.words import MODES, RERUNS
 from nbagent.runtime.ports import TurnOptions
-
-MODES, RERUNS = ("ask", "auto", "plan"), ("fork", "reuse", "append")
-OBSERVED = ("off", "outline", "full")
 
 
 class OneLineParser(argparse.ArgumentParser):

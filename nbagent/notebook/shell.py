@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from nbagent.notebook.capture import CaptureLimits, Recorder, capturing, recording, shadowed
-from nbagent.notebook.cells import is_interactive
 from nbagent.notebook.host import CodeStopped, Jobs
 from nbagent.notebook.tracebacks import describe_error, plain
+from nbagent.notebook.tracker import is_interactive
 from nbagent.runtime.doors import outline, summarize
 from nbagent.tools.kernel_types import CodeCancelled, CodeError, CodeOutcome, VariableSummary
 

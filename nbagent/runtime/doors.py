@@ -11,9 +11,9 @@ from typing import Any
 from nbagent.context.tail import CellRun
 from nbagent.core.entries import TurnStart, UsageReported
 from nbagent.core.messages import Request
-from nbagent.models.anthropic import has_credentials
 from nbagent.models.anthropic_body import request_bytes
 from nbagent.models.cassette import load as load_cassette
+from nbagent.models.credentials import has_credentials
 from nbagent.models.registry import SCRIPTED
 from nbagent.runtime.places import known_sessions
 from nbagent.store.journal_reading import read_journal

@@ -12,16 +12,8 @@ from typing import Any
 
 from nbagent.core.errors import Diagnostic, SettingsError, one_line
 from nbagent.store.secrets import scrub
+from nbagent.store.settings_defaults import FOREIGN, NOT_SETTINGS, PREFIX
 from nbagent.store.settings_keys import KEYS, SECTIONS, Key, nearest
-
-PREFIX = "NBAGENT_"
-# Switches of the test suite and of set-up; the prefix alone does not make a variable a setting.
-NOT_SETTINGS = (
-    "NBAGENT_TEST", "NBAGENT_CHROMIUM", "NBAGENT_NOTEBOOK_CORPUS", "NBAGENT_HYPOTHESIS", "NBAGENT_MATRIX",
-    "NBAGENT_OFFLINE",
-)  # fmt: skip
-# Variables of the providers' own libraries that mean one of our keys.
-FOREIGN = {"ANTHROPIC_BASE_URL": "base_url", "OPENAI_BASE_URL": "openai.base_url"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

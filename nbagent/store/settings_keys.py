@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MODES = ("plan", "ask", "auto")  # from narrow to wide
+from nbagent.store.settings_defaults import HOME, MODEL, MODES, POLICY, URL, WINDOW_TOKENS
+
 OBSERVE = ("off", "outline", "full")  # from narrow to wide
 RERUN = ("fork", "reuse", "append")
 
@@ -46,7 +47,7 @@ def _session(value: Any) -> str:
 
 def _url(value: Any) -> str:
     url = _text(value)
-    if not re.match(r"https?://[^\s/]", url):
+    if not re.match(URL, url):
         raise ValueError
     return url
 
@@ -126,8 +127,8 @@ def _list_key(name: str, *, paths: bool = False) -> Key:
 KEYS: Mapping[str, Key] = {
     key.name: key
     for key in (
-        _text_key("model", "claude-sonnet-5-5", "the name of a model"),
-        _text_key("policy", "nbagent", "the name of a context policy"),
+        _text_key("model", MODEL, "the name of a model"),
+        _text_key("policy", POLICY, "the name of a context policy"),
         _choice_key("mode", "ask", ("ask", "auto", "plan")),
         _choice_key("rerun", "fork", RERUN),
         _choice_key("observe", "outline", OBSERVE),
@@ -135,8 +136,8 @@ KEYS: Mapping[str, Key] = {
             name="session", default=None, check=_session,
             expected="a name of letters, digits, '_', '.' and '-', at most 100 characters",
         ),
-        _text_key("home", "~/.nbagent", "a folder", paths=True),
-        _whole_key("window_tokens", 200_000, 1_000),
+        _text_key("home", HOME, "a folder", paths=True),
+        _whole_key("window_tokens", WINDOW_TOKENS, 1_000),
         Key(name="threshold", default=None, expected="a share of the window above 0 and up to 1, such as 0.7",
             check=_share, parse=float),
         _url_key("base_url"),

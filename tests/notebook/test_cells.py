@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nbagent.notebook.cells import CellTracker, RanCell, is_interactive, raw_source, source_hash, where
+from nbagent.notebook.cells import RanCell, source_hash, where
+from nbagent.notebook.tracker import CellTracker, is_interactive, raw_source
 
 
 class Events:

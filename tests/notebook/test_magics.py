@@ -78,6 +78,26 @@ def test_loading_twice_and_reloading_keep_the_conversation(kernel: AgentKernel, 
         assert len(sent(fake)[-1]["messages"]) == 3
 
 
+def test_cells_between_loading_and_the_first_use_reach_the_model(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run("early_value = 41")
+        assert kernel.value("get_ipython()._nbagent_magics._agent") is None
+        kernel.run(agent("hi"))
+        state = str(states(sent(fake)[-1]))
+        assert "early_value" in state
+        assert "early_value = 41" in state
+
+
+def test_unloading_before_any_use_leaves_ipython_as_it_was(kernel: AgentKernel, tmp_path: Path) -> None:
+    kernel.begin(tmp_path, load=False)
+    kernel.run(SNAPSHOT)
+    before = kernel.value("_snapshot()")
+    kernel.run("%load_ext nbagent")
+    kernel.run("%unload_ext nbagent")
+    assert kernel.value("_snapshot()") == before
+
+
 def test_without_a_key_the_line_says_what_works(kernel: AgentKernel, tmp_path: Path) -> None:
     line = shown(kernel.begin(tmp_path, NBAGENT_OFFLINE=""))
     assert "No key is set (ANTHROPIC_API_KEY)" in line

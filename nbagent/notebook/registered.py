@@ -1,0 +1,133 @@
+"""The magics as IPython sees them: names, one line of help, configuration, and where to import what they do from.
+
+A new magic is a line in `MAGICS` and a function `(agent, line, cell) -> value`. Imports nothing of ours that is heavy:
+this is what `%load_ext` runs, the rest is imported by the first magic that is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from IPython.core.magic import Magics, magics_class, no_var_expand
+from traitlets import Enum, Float, Int, Unicode
+
+from nbagent.notebook.stopped import NOT_BEGUN, TurnStopped
+from nbagent.notebook.tracker import CellTracker
+from nbagent.notebook.words import MODES, OBSERVED, RERUNS
+
+if TYPE_CHECKING:
+    from nbagent.notebook.app import NotebookAgent
+    from nbagent.notebook.report import TurnResult
+
+
+class Magic(NamedTuple):
+    """One magic. `target` is "module:function"; `help_text`, if any, one that returns what `%NAME?` shows below `doc`.
+
+    `kinds` are those of "line" and "cell" that it has.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    target: str
+    doc: str
+    help_text: str = ""
+
+
+MAGICS = (
+    Magic(
+        "agent", ("line", "cell"), "nbagent.notebook.magics:agent_magic",
+        "A cell is a turn of the agent: `%%agent [options]`, and the request below. `%agent` alone shows the session."
+        "\n\nThe request is sent byte for byte. `%agent help` lists the sub-commands.",
+        "nbagent.notebook.magics:agent_help",
+    ),
+    Magic(
+        "context", ("line", "cell"), "nbagent.notebook.magics:context_magic",
+        "What the model has in its context. `%context` shows it, `%context help` lists the sub-commands.",
+    ),
+)  # fmt: skip
+
+
+@magics_class
+class AgentMagics(Magics):
+    """Configuration of the agent; `%config AgentMagics` lists it. An empty value means: as the settings say."""
+
+    model = Unicode("", help="Model of new turns, such as claude-sonnet-5-5.").tag(config=True)
+    policy = Unicode("", help="Context policy of new turns.").tag(config=True)
+    mode = Enum(["", *MODES], "", help="Permissions: ask, auto or plan (read only).").tag(config=True)
+    rerun = Enum(["", *RERUNS], "", help="What running a cell again does.").tag(config=True)
+    observation = Enum(["", *OBSERVED], "", help="What the model hears of your cells.").tag(config=True)
+    window_tokens = Int(0, min=0, help="Working window in tokens; 0 leaves it to the settings.").tag(config=True)
+    threshold = Float(0.0, min=0.0, max=1.0, help="Share of the window at which a policy acts; 0 leaves it.").tag(
+        config=True
+    )
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self.tracker = CellTracker(shell)
+        self.undo: Callable[[], None] = lambda: None
+        self._agent: NotebookAgent | None = None
+        for magic in MAGICS:
+            function = self._function(magic)
+            for kind in magic.kinds:
+                self.magics[kind][magic.name] = function
+
+    def _function(self, magic: Magic) -> Callable[..., Any]:
+        @no_var_expand
+        def run(line: str, cell: str | None = None) -> Any:
+            try:
+                function, agent = _imported(magic.target), self.agent_app
+            except KeyboardInterrupt:
+                raise TurnStopped(NOT_BEGUN) from None
+            return function(agent, line, cell)
+
+        run.__name__ = run.__qualname__ = magic.name
+        run.__doc__ = magic.doc
+        if magic.help_text:  # IPython asks for it before it reads __doc__
+            run.getdoc = lambda: f"{magic.doc}\n\n{_imported(magic.help_text)()}"  # type: ignore[attr-defined]
+        return run
+
+    @property
+    def agent_app(self) -> NotebookAgent:
+        """The agent of this shell; imported and made at the first use."""
+        if self._agent is None:
+            from nbagent.notebook.app import NotebookAgent
+
+            self._agent = NotebookAgent(self.shell, self.configured, self.tracker)
+        return self._agent
+
+    def configured(self) -> dict[str, Any]:
+        """Return what is configured, by the names of the settings."""
+        names = ("model", "policy", "mode", "rerun", "window_tokens", "threshold")
+        values = {name: getattr(self, name) for name in names if getattr(self, name)}
+        return {**values, **({"observe": self.observation} if self.observation else {})}
+
+    def close(self) -> None:
+        """Stop to follow the cells, and let go of what the agent holds."""
+        self.tracker.unregister()
+        if self._agent is not None:
+            self._agent.close()
+
+    # ------------------------------------------------------------ from Python
+
+    def ask(self, prompt: str, **options: Any) -> TurnResult:
+        """Run a turn; see `nbagent.ask`."""
+        from nbagent.notebook.magics import ask
+
+        return ask(self.agent_app, prompt, **options)
+
+    def last_result(self) -> TurnResult | None:
+        """Return the last turn's result."""
+        if self._agent is None or self._agent.last is None:
+            return None
+        from nbagent.notebook.results import turn_result
+
+        return turn_result(self._agent, self._agent.last)
+
+
+def _imported(target: str) -> Callable[..., Any]:
+    from importlib import import_module
+
+    module, _, name = target.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function

@@ -1,0 +1,6 @@
+"""The words that options and configuration choose among."""
+
+from __future__ import annotations
+
+MODES, RERUNS = ("ask", "auto", "plan"), ("fork", "reuse", "append")
+OBSERVED = ("off", "outline", "full")

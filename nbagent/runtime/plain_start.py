@@ -1,0 +1,86 @@
+"""What `%load_ext` says of a notebook that starts from nothing, without importing what reads settings and sessions.
+
+Whatever is doubtful is not plain: the full reading follows then.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nbagent.models.credentials import has_credentials
+from nbagent.store.settings_defaults import (
+    FOREIGN,
+    HOME,
+    MODEL,
+    MODES,
+    NOT_SETTINGS,
+    POLICY,
+    PREFIX,
+    URL,
+    WINDOW_TOKENS,
+)
+
+
+class PlainStart(NamedTuple):
+    """The defaults, and whether the default model could be called."""
+
+    model: str
+    policy: str
+    window_tokens: int
+    has_key: bool
+
+
+def plain_start(folder: str, environ: Mapping[str, str]) -> PlainStart | None:
+    """Return what holds in `folder` (a whole path) where nothing is set and no conversation kept, else None."""
+    home = os.path.expanduser((environ.get(f"{PREFIX}HOME") or "").strip() or HOME)
+    plain = (
+        all(_is_harmless(name, value.strip()) for name, value in environ.items())
+        and os.path.isabs(home)
+        and not os.path.lexists(os.path.join(home, "settings.toml"))
+        and not os.path.lexists(os.path.join(folder, ".nbagent", "sessions"))
+        and not _is_project(folder)
+    )
+    return PlainStart(MODEL, POLICY, WINDOW_TOKENS, has_credentials(environ)) if plain else None
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    """Tell whether a variable is no setting, or a right one that the line does not speak of."""
+    if name in FOREIGN:
+        return not value or re.match(URL, value) is not None
+    if not value or not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS):
+        return True
+    return name == f"{PREFIX}HOME" or (name == f"{PREFIX}MODE" and value in MODES)
+
+
+def _is_project(folder: str) -> bool:
+    """Tell whether a folder from `folder` upward has settings, or a file that would have to be told of."""
+    place = os.path.realpath(folder)
+    while True:
+        if os.path.lexists(os.path.join(place, "nbagent.toml")) or _is_doubtful(os.path.join(place, "pyproject.toml")):
+            return True
+        above = os.path.dirname(place)
+        if above == place:
+            return False
+        place = above
+
+
+def _is_doubtful(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    if b"nbagent" in raw:
+        return True
+    import tomllib
+
+    try:
+        tomllib.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return True
+    return False
