@@ -14,11 +14,15 @@ from traitlets import Enum, Float, Int, Unicode
 
 from nbagent.notebook.stopped import NOT_BEGUN, TurnStopped
 from nbagent.notebook.tracker import CellTracker
+from nbagent.notebook.transform import AWAITABLE
 from nbagent.notebook.words import MODES, OBSERVED, RERUNS
 
 if TYPE_CHECKING:
     from nbagent.notebook.app import NotebookAgent
     from nbagent.notebook.report import TurnResult
+
+
+TICK_S = 0.1
 
 
 class Magic(NamedTuple):
@@ -75,6 +79,8 @@ class AgentMagics(Magics):
     def _function(self, magic: Magic) -> Callable[..., Any]:
         @no_var_expand
         def run(line: str, cell: str | None = None) -> Any:
+            if self._agent is None and line.startswith(AWAITABLE):
+                return self._imported_first(magic, line, cell)
             try:
                 function, agent = _imported(magic.target), self.agent_app
             except KeyboardInterrupt:
@@ -86,6 +92,25 @@ class AgentMagics(Magics):
         if magic.help_text:  # IPython asks for it before it reads __doc__
             run.getdoc = lambda: f"{magic.doc}\n\n{_imported(magic.help_text)()}"  # type: ignore[attr-defined]
         return run
+
+    async def _imported_first(self, magic: Magic, line: str, cell: str | None) -> Any:
+        """Import on a thread, so that Stop does not wait for it: in an awaited cell it comes as a cancellation.
+
+        The kernel cancels from a signal handler, which does not wake its loop; so the loop wakes by itself.
+        """
+        import asyncio
+
+        importing = asyncio.ensure_future(asyncio.to_thread(_imported, magic.target))
+        try:
+            while not importing.done():
+                await asyncio.wait({importing}, timeout=TICK_S)
+            function = importing.result()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            while task is not None and task.cancelling():
+                task.uncancel()
+            raise TurnStopped(NOT_BEGUN) from None
+        return await function(self.agent_app, line, cell)
 
     @property
     def agent_app(self) -> NotebookAgent:

@@ -58,9 +58,11 @@ def test_stop_while_the_client_is_being_imported(kernel: AgentKernel, tmp_path: 
 def test_stop_while_our_own_modules_are_being_imported_is_one_line(kernel: AgentKernel, tmp_path: Path) -> None:
     kernel.begin(tmp_path)
     kernel.run("import nbagent.notebook.registered as made, time; real = made._imported")
-    kernel.run("made._imported = lambda target: (print('GO', flush=True), time.sleep(20))")
-    result = kernel.run("%agent help", stop_at="GO")
-    assert error_line(result) == "Stopped before the turn began; nothing was sent."
+    kernel.run("made._imported = lambda target: (print('GO', flush=True), time.sleep(5))")
+    for cell in ("%agent help", agent("hi"), "%agent resume"):
+        result = kernel.run(cell, stop_at="GO")
+        assert error_line(result) == "Stopped before the turn began; nothing was sent."
+        assert (result.stop_latency_s or 9) < 0.5
     kernel.run("made._imported = real")
     assert "resume" in shown(kernel.run("%agent help"))
 
