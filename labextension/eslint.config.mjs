@@ -15,7 +15,7 @@ export default tseslint.config(
     rules: {
       '@typescript-eslint/explicit-module-boundary-types': 'error',
       '@typescript-eslint/no-explicit-any': 'error',
-      '@typescript-eslint/switch-exhaustiveness-check': 'off',
+      '@typescript-eslint/unbound-method': 'off', // signals are connected as (method, this)
       eqeqeq: 'error',
       'no-console': ['error', { allow: ['warn', 'error'] }],
       'no-restricted-syntax': [

@@ -1,0 +1,66 @@
+/** The commands: each is in the palette, some have a keyboard shortcut (schema/panel.json). */
+
+import type { CommandRegistry } from '@lumino/commands';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { PartName } from './components/Panel.js';
+import type { Follower } from './follow.js';
+import type { AgentSession } from './session.js';
+import { icon } from './widget.js';
+
+export interface CommandOptions {
+  commands: CommandRegistry;
+  follower: Follower;
+  trans: TranslationBundle;
+  /** Bring the panel into view; with a part, unfold that and put the focus there. */
+  show: (part?: PartName) => void;
+}
+
+/** Add the commands; returns their ids. */
+export function addCommands(options: CommandOptions): readonly string[] {
+  const { commands, follower, trans, show } = options;
+  const ids: string[] = [];
+  const add = (
+    id: string,
+    label: string,
+    execute: (session: AgentSession | null) => unknown,
+    enabled: (session: AgentSession) => boolean = () => true
+  ): void => {
+    commands.addCommand(id, {
+      label,
+      caption: label,
+      icon: id === 'nbagent:open' ? icon : undefined,
+      describedBy: { args: { type: 'object', properties: {} } },
+      isEnabled: () => {
+        const session = follower.session;
+        return (
+          id === 'nbagent:open' ||
+          (session?.phase === 'ready' && enabled(session))
+        );
+      },
+      execute: () => execute(follower.session)
+    });
+    ids.push(id);
+  };
+  add('nbagent:open', trans.__('Show the Agent Panel'), () => show());
+  add('nbagent:search-memory', trans.__('Search Memory'), () => show('memory'));
+  add('nbagent:show-skills', trans.__('Show Skills'), () => show('skills'));
+  add('nbagent:show-turns', trans.__('Show Turns'), () => show('turns'));
+  add('nbagent:compact', trans.__('Compact the Conversation …'), session => {
+    show('compaction');
+    return session?.previewCompaction();
+  });
+  add(
+    'nbagent:undo-compaction',
+    trans.__('Undo the Last Compaction'),
+    session => session?.undoCompaction(),
+    session => session.state.compaction.entry !== ''
+  );
+  add(
+    'nbagent:stop-turn',
+    trans.__('Stop the Running Turn'),
+    session => session?.stop(),
+    session => session.state.turn.status !== 'idle'
+  );
+  return ids;
+}

@@ -1,0 +1,119 @@
+/** Compaction: the hand-off note to edit, what would be lost, then apply; and undo. */
+
+import * as React from 'react';
+
+import { tokens } from '../format.js';
+import type { CompactionResult } from '../protocol.js';
+import type { PartProps } from './shared.js';
+
+export function Compaction(props: PartProps): JSX.Element {
+  const { session, trans } = props;
+  const { compaction } = session.state;
+  const { preview } = session;
+  const writing = session.isBusy('preview');
+  return (
+    <>
+      <p className="nbagent-Hint">
+        {compaction.entry === ''
+          ? trans.__('No compaction is in force.')
+          : trans.__(
+              'In force: %1 → %2 tokens.',
+              tokens(compaction.beforeTokens),
+              tokens(compaction.afterTokens)
+            )}
+        {compaction.reason !== '' ? ` ${compaction.reason}` : ''}
+        {compaction.lost
+          ? ` ${trans._n('%1 detail was lost.', '%1 details were lost.', compaction.lost)}`
+          : ''}
+      </p>
+      <div className="nbagent-Row">
+        <button
+          type="button"
+          className="nbagent-Button"
+          disabled={writing || preview !== null}
+          onClick={() => void session.previewCompaction()}
+        >
+          {writing
+            ? trans.__('Writing the hand-off note …')
+            : trans.__('Compact …')}
+        </button>
+        <button
+          type="button"
+          className="nbagent-Button"
+          disabled={compaction.entry === '' || session.isBusy('undo')}
+          onClick={() => void session.undoCompaction()}
+        >
+          {trans.__('Undo')}
+        </button>
+      </div>
+      {preview !== null ? <Preview {...props} preview={preview} /> : null}
+    </>
+  );
+}
+
+function Preview({
+  session,
+  trans,
+  preview
+}: PartProps & { preview: CompactionResult }): JSX.Element {
+  return (
+    <div
+      className="nbagent-Preview"
+      role="group"
+      aria-label={trans.__('Compaction, not applied yet')}
+    >
+      <p>
+        <strong>
+          {trans.__(
+            '%1 → %2 tokens',
+            tokens(preview.beforeTokens),
+            tokens(preview.afterTokens)
+          )}
+        </strong>
+      </p>
+      <label className="nbagent-Label">
+        {trans.__('Hand-off note, to be edited')}
+        <textarea
+          className="nbagent-Note"
+          rows={12}
+          value={session.note}
+          onChange={event => session.editNote(event.target.value)}
+        />
+      </label>
+      <p>
+        {trans.__(
+          'Loss report: %1 kept word for word, %2 can be found again, %3 lost.',
+          preview.verbatim,
+          preview.reachable,
+          preview.lost
+        )}
+      </p>
+      {preview.rows.length > 0 ? (
+        <ul className="nbagent-Lost" aria-label={trans.__('Lost')}>
+          {preview.rows.map((row, index) => (
+            <li key={index}>
+              {row.kind}: <code>{row.text}</code>
+            </li>
+          ))}
+        </ul>
+      ) : null}
+      <div className="nbagent-Row">
+        <button
+          type="button"
+          className="nbagent-Button nbagent-mod-accept"
+          disabled={session.isBusy('compact')}
+          onClick={() => void session.compact()}
+        >
+          {trans.__('Apply')}
+        </button>
+        <button
+          type="button"
+          className="nbagent-Button"
+          onClick={() => session.dropPreview()}
+        >
+          {trans.__('Cancel')}
+        </button>
+      </div>
+    </div>
+  );
+}

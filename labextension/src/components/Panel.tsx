@@ -1,0 +1,116 @@
+/** The whole panel of one notebook. */
+
+import * as React from 'react';
+
+import { Agents } from './Agents.js';
+import { Compaction } from './Compaction.js';
+import { Gauge, Settings } from './Gauge.js';
+import { Memory } from './Memory.js';
+import { Section, type PartProps } from './shared.js';
+import { Skills } from './Skills.js';
+import { Question, RunningTurn } from './Turn.js';
+import { Turns } from './Turns.js';
+
+export type PartName =
+  'context' | 'compaction' | 'turns' | 'skills' | 'memory' | 'agents';
+
+/** Which parts are unfolded; kept by the panel over notebooks. */
+export type OpenParts = Readonly<Record<PartName, boolean>>;
+
+export interface PanelProps extends PartProps {
+  /** The notebook's name; null when none is open. */
+  notebook: string | null;
+  open: OpenParts;
+  onToggle: (part: PartName, open: boolean) => void;
+}
+
+export function Panel(props: PanelProps): JSX.Element {
+  const { session, trans, notebook } = props;
+  if (notebook === null) {
+    return (
+      <p className="nbagent-Hint" role="status">
+        {trans.__('No notebook is open.')}
+      </p>
+    );
+  }
+  return (
+    <div role="region" aria-label={trans.__('Agent of %1', notebook)}>
+      <h2 className="nbagent-Title">{notebook}</h2>
+      <Body {...props} />
+      <p
+        className={`nbagent-Line${session.line.error ? ' nbagent-mod-error' : ''}`}
+        role={session.line.error ? 'alert' : 'status'}
+      >
+        {session.line.text}
+      </p>
+    </div>
+  );
+}
+
+function Body(props: PanelProps): JSX.Element {
+  const { session, trans, open, onToggle } = props;
+  switch (session.phase) {
+    case 'absent':
+      return (
+        <p className="nbagent-Hint" role="status">
+          {trans.__(
+            'nbagent is not loaded in this notebook. Run a cell with %load_ext nbagent.'
+          )}
+        </p>
+      );
+    case 'greeting':
+      return (
+        <p className="nbagent-Hint" role="status">
+          {trans.__(
+            'Waiting for the kernel; a busy one answers when its cell ends.'
+          )}
+        </p>
+      );
+    case 'mismatch':
+      return (
+        <p className="nbagent-mod-error" role="alert">
+          {session.mismatch}
+        </p>
+      );
+    case 'ready':
+      break;
+  }
+  const { trouble } = session.state.session;
+  const parts: [PartName, string, JSX.Element][] = [
+    [
+      'context',
+      trans.__('Context'),
+      <>
+        <Gauge gauge={session.state.gauge} trans={trans} />
+        <Settings {...props} />
+      </>
+    ],
+    ['compaction', trans.__('Compaction'), <Compaction {...props} />],
+    ['turns', trans.__('Turns'), <Turns {...props} />],
+    ['skills', trans.__('Skills'), <Skills {...props} />],
+    ['memory', trans.__('Memory'), <Memory {...props} />],
+    ['agents', trans.__('Sub-agents'), <Agents {...props} />]
+  ];
+  return (
+    <>
+      {trouble !== '' ? (
+        <p className="nbagent-mod-error" role="alert">
+          {trouble}
+        </p>
+      ) : null}
+      <RunningTurn {...props} />
+      <Question {...props} />
+      {parts.map(([name, title, body]) => (
+        <Section
+          key={name}
+          id={name}
+          title={title}
+          open={open[name]}
+          onToggle={on => onToggle(name, on)}
+        >
+          {body}
+        </Section>
+      ))}
+    </>
+  );
+}

@@ -1,0 +1,93 @@
+/** The skill catalog: what the model may use, why or why not, what it costs; a switch each. */
+
+import * as React from 'react';
+
+import { tokens } from '../format.js';
+import type { SkillRow } from '../protocol.js';
+import { Badge, type PartProps } from './shared.js';
+
+export function Skills(props: PartProps): JSX.Element {
+  const { session, trans } = props;
+  const { catalog } = session;
+  const { total, visible, promptTokens, problems } = session.state.catalog;
+  React.useEffect(() => void catalog.want());
+  return (
+    <>
+      <p className="nbagent-Hint">
+        {trans.__(
+          'The model sees %1 of %2; they cost %3 tokens.',
+          visible,
+          total,
+          tokens(promptTokens)
+        )}
+        {problems > 0
+          ? ` ${trans._n('%1 problem: run %skills lint.', '%1 problems: run %skills lint.', problems)}`
+          : ''}
+      </p>
+      <input
+        type="search"
+        className="nbagent-Input"
+        aria-label={trans.__('Search skills')}
+        placeholder={trans.__('Search skills')}
+        defaultValue={catalog.text}
+        onChange={event => void catalog.search(event.target.value)}
+      />
+      <ul className="nbagent-List" aria-label={trans.__('Skills')}>
+        {catalog.rows.map(row => (
+          <Skill key={`${row.source}/${row.name}`} row={row} {...props} />
+        ))}
+      </ul>
+      {catalog.rows.length === 0 && !catalog.loading ? (
+        <p className="nbagent-Hint">{trans.__('No skill.')}</p>
+      ) : null}
+      {catalog.more > 0 ? (
+        <button
+          type="button"
+          className="nbagent-Button"
+          disabled={catalog.loading}
+          onClick={() => void catalog.wantMore()}
+        >
+          {trans.__('Show more (%1 left)', catalog.more)}
+        </button>
+      ) : null}
+    </>
+  );
+}
+
+function Skill({
+  row,
+  session,
+  trans
+}: PartProps & { row: SkillRow }): JSX.Element {
+  return (
+    <li className="nbagent-Item">
+      <div className="nbagent-Row">
+        <strong className="nbagent-Name">{row.name}</strong>
+        <button
+          type="button"
+          role="switch"
+          aria-checked={row.on}
+          aria-label={trans.__('Skill %1', row.name)}
+          className="nbagent-Switch"
+          onClick={() => void session.setSkill(row.name, !row.on)}
+        >
+          {row.on ? trans.__('On') : trans.__('Off')}
+        </button>
+      </div>
+      <p className="nbagent-Description">{row.description}</p>
+      <p className="nbagent-Hint">
+        {row.visible ? null : (
+          <Badge kind="hidden" text={trans.__('hidden from the model')} />
+        )}{' '}
+        {[
+          row.source,
+          row.reason,
+          trans.__('%1 tokens', tokens(row.tokens)),
+          trans._n('used once', 'used %1 times', row.uses)
+        ]
+          .filter(part => part !== '')
+          .join(' · ')}
+      </p>
+    </li>
+  );
+}

@@ -1,0 +1,120 @@
+/** The turn tree: which turns there are, which are stale, and the way back to each. */
+
+import * as React from 'react';
+
+import { dollars } from '../format.js';
+import type { TurnRow } from '../protocol.js';
+import { Badge, type PartProps } from './shared.js';
+
+const MOST_INDENTS = 6;
+
+export function Turns(props: PartProps): JSX.Element {
+  const { session, trans } = props;
+  const { tree } = session;
+  const { total, stale } = session.state.tree;
+  React.useEffect(() => void tree.want());
+  const depths = branchDepths(tree.rows);
+  return (
+    <>
+      <p className="nbagent-Hint">
+        {trans._n('%1 turn', '%1 turns', total)}
+        {stale > 0 ? ` · ${trans.__('%1 stale', stale)}` : ''}
+      </p>
+      {tree.more > 0 ? (
+        <button
+          type="button"
+          className="nbagent-Button"
+          disabled={tree.loading}
+          onClick={() => void tree.wantMore()}
+        >
+          {trans.__('Show earlier turns (%1)', tree.more)}
+        </button>
+      ) : null}
+      <ol className="nbagent-List" aria-label={trans.__('Turns')}>
+        {tree.rows.map(row => (
+          <Turn
+            key={row.turn}
+            row={row}
+            depth={depths.get(row.turn) ?? 0}
+            {...props}
+          />
+        ))}
+      </ol>
+    </>
+  );
+}
+
+function Turn({
+  row,
+  depth,
+  session,
+  trans,
+  host
+}: PartProps & { row: TurnRow; depth: number }): JSX.Element {
+  const name = trans.__('Turn %1', row.number);
+  return (
+    <li
+      className={`nbagent-Item nbagent-Turn${row.current ? '' : ' nbagent-mod-aside'}`}
+      style={{ marginLeft: `${Math.min(depth, MOST_INDENTS)}em` }}
+      aria-current={row.leaf ? 'step' : undefined}
+      data-turn={row.turn}
+    >
+      <div className="nbagent-Row">
+        <span>
+          <strong>{name}</strong>{' '}
+          {row.leaf ? <Badge kind="current" text={trans.__('here')} /> : null}{' '}
+          {row.stale ? <Badge kind="stale" text={trans.__('stale')} /> : null}{' '}
+          {row.forked ? (
+            <Badge kind="forked" text={trans.__('forked')} />
+          ) : null}{' '}
+          {row.current ? null : (
+            <Badge kind="aside" text={trans.__('other branch')} />
+          )}
+        </span>
+        <button
+          type="button"
+          className="nbagent-Button"
+          aria-label={trans.__(
+            'Go back to turn %1: %2',
+            row.number,
+            row.prompt
+          )}
+          disabled={row.leaf || session.isBusy('revert')}
+          onClick={() => void session.revert(row.turn)}
+        >
+          {trans.__('Revert')}
+        </button>
+      </div>
+      <button
+        type="button"
+        className="nbagent-Link nbagent-Prompt"
+        disabled={row.cell === ''}
+        title={trans.__('Show the cell')}
+        onClick={() => host.showCell(row.cell)}
+      >
+        {row.prompt}
+      </button>
+      <p className="nbagent-Hint">
+        {[
+          row.outcome,
+          trans._n('%1 step', '%1 steps', row.steps),
+          dollars(row.costUsd)
+        ]
+          .filter(part => part !== '')
+          .join(' · ')}
+      </p>
+    </li>
+  );
+}
+
+/** Return how many forks lie between a turn and its root, as far as the rows tell. */
+export function branchDepths(
+  rows: readonly TurnRow[]
+): ReadonlyMap<string, number> {
+  const depths = new Map<string, number>();
+  for (const row of rows) {
+    const above = depths.get(row.parent) ?? 0;
+    depths.set(row.turn, above + (row.forked && !row.current ? 1 : 0));
+  }
+  return depths;
+}

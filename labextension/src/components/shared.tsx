@@ -1,0 +1,93 @@
+/** What the parts of the panel share: the props they get, a section that folds, a field with a button. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import type { HitRow } from '../protocol.js';
+import type { AgentSession } from '../session.js';
+
+/** What the panel asks of JupyterLab. */
+export interface PanelHost {
+  /** Open the file of a hit at its line. */
+  openHit: (hit: HitRow) => void;
+  /** Bring a cell into view. */
+  showCell: (cellId: string) => void;
+}
+
+/** What every part gets. */
+export interface PartProps {
+  session: AgentSession;
+  trans: TranslationBundle;
+  host: PanelHost;
+}
+
+/** A part of the panel with a heading that folds it. */
+export function Section(props: {
+  id: string;
+  title: string;
+  open: boolean;
+  onToggle: (open: boolean) => void;
+  children: React.ReactNode;
+}): JSX.Element {
+  const { id, title, open, onToggle, children } = props;
+  const heading = `nbagent-${id}-heading`;
+  return (
+    <section className="nbagent-Section" aria-labelledby={heading}>
+      <h3 className="nbagent-Section-title">
+        <button
+          type="button"
+          id={heading}
+          aria-expanded={open}
+          aria-controls={`nbagent-${id}`}
+          onClick={() => onToggle(!open)}
+        >
+          <span aria-hidden="true" className="nbagent-Section-caret">
+            {open ? '▾' : '▸'}
+          </span>
+          {title}
+        </button>
+      </h3>
+      <div id={`nbagent-${id}`} hidden={!open} className="nbagent-Section-body">
+        {open ? children : null}
+      </div>
+    </section>
+  );
+}
+
+/** A text field with a button; the field is emptied when the text was taken. */
+export function Say(props: {
+  label: string;
+  button: string;
+  onSend: (text: string) => Promise<boolean>;
+}): JSX.Element {
+  const [text, setText] = React.useState('');
+  const send = async (event: React.FormEvent): Promise<void> => {
+    event.preventDefault();
+    if (text.trim() !== '' && (await props.onSend(text))) {
+      setText('');
+    }
+  };
+  return (
+    <form className="nbagent-Row" onSubmit={event => void send(event)}>
+      <input
+        className="nbagent-Input"
+        aria-label={props.label}
+        placeholder={props.label}
+        value={text}
+        onChange={event => setText(event.target.value)}
+      />
+      <button type="submit" className="nbagent-Button">
+        {props.button}
+      </button>
+    </form>
+  );
+}
+
+/** A small word beside a row, such as "stale". */
+export function Badge(props: { kind: string; text: string }): JSX.Element {
+  return (
+    <span className={`nbagent-Badge nbagent-mod-${props.kind}`}>
+      {props.text}
+    </span>
+  );
+}

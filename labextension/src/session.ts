@@ -1,0 +1,386 @@
+/** AgentSession: what the panel knows of one notebook, and what a person does with it. */
+
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { Link, Phase } from './link.js';
+import { Pager } from './pager.js';
+import {
+  MAX_CELLS,
+  readCompaction,
+  readLines,
+  readQuestion,
+  readSearch,
+  readSkills,
+  readTurns,
+  StateReader,
+  type CompactionResult,
+  type JsonObject,
+  type PanelState,
+  type ReadResult,
+  type Reply,
+  type SearchResult,
+  type SkillRow,
+  type TurnRow
+} from './protocol.js';
+
+/** `absent`: nbagent is not loaded in the kernel, or there is none. */
+export type SessionPhase = 'absent' | Exclude<Phase, 'lost'>;
+
+/** What was told last; an error is told at once by a screen reader. */
+export interface Line {
+  readonly text: string;
+  readonly error: boolean;
+}
+
+/** What happens in the world outside of the panel. */
+export interface SessionHost {
+  /** Interrupt the kernel, as the stop button does. */
+  interrupt: () => void;
+  /** After how many milliseconds a stop that is not answered becomes an interrupt. */
+  stopWaitMs: number;
+}
+
+/** Commands that run; the panel disables what would send them twice. */
+export type Busy = 'preview' | 'compact' | 'undo' | 'search' | 'revert';
+
+export class AgentSession {
+  constructor(private _host: SessionHost) {}
+
+  readonly catalog = new Pager<SkillRow>(
+    async (start, count, text) => {
+      const reply = await this._ask('page', {
+        of: 'catalog',
+        start,
+        count,
+        text
+      });
+      return reply && readSkills(reply.result);
+    },
+    () => this._changed.emit()
+  );
+
+  readonly tree = new Pager<TurnRow>(
+    async (start, count) => {
+      const reply = await this._ask('page', {
+        of: 'tree',
+        start,
+        count,
+        text: ''
+      });
+      return reply && readTurns(reply.result);
+    },
+    () => this._changed.emit(),
+    true
+  );
+
+  /** Emitted when anything changed that is shown. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** Emitted with the tool when a question begins to wait for an answer, and with '' when none waits any more. */
+  get asked(): ISignal<this, string> {
+    return this._asked;
+  }
+
+  /** Emitted when the turns of the notebook's cells may be others. */
+  get turnsChanged(): ISignal<this, void> {
+    return this._turnsChanged;
+  }
+
+  get phase(): SessionPhase {
+    const phase = this._link?.phase ?? 'lost';
+    return phase === 'lost' ? 'absent' : phase;
+  }
+
+  /** Why no version fits. */
+  get mismatch(): string {
+    return this._link?.line ?? '';
+  }
+
+  get state(): PanelState {
+    return this._link?.state ?? NOTHING;
+  }
+
+  get line(): Line {
+    return this._line;
+  }
+
+  get found(): SearchResult | null {
+    return this._found;
+  }
+
+  get opened(): ReadResult | null {
+    return this._opened;
+  }
+
+  get preview(): CompactionResult | null {
+    return this._preview;
+  }
+
+  /** The hand-off note as it is edited. */
+  get note(): string {
+    return this._note;
+  }
+
+  /** The whole text of the question that waits, when it was asked for. */
+  get question(): string {
+    return this._question;
+  }
+
+  /** Turns by cell id. */
+  get cells(): ReadonlyMap<string, TurnRow> {
+    return this._cells;
+  }
+
+  isBusy(what: Busy): boolean {
+    return this._busy.has(what);
+  }
+
+  /** Talk with another kernel; null when there is none. */
+  connect(link: Link | null): void {
+    this._link?.changed.disconnect(this._onLink, this);
+    this._link = link;
+    this._forget();
+    link?.changed.connect(this._onLink, this);
+    this._onLink();
+    this._turnsChanged.emit();
+  }
+
+  /** Say a line to the person. */
+  say(text: string, error = false): void {
+    this._line = { text, error };
+    this._changed.emit();
+  }
+
+  // -------------------------------------------------------------- compaction
+
+  /** Have the hand-off note written, to be edited; nothing is changed. */
+  async previewCompaction(focus = ''): Promise<void> {
+    const reply = await this._only('preview', 'preview_compaction', { focus });
+    if (reply !== null) {
+      this._preview = readCompaction(reply.result);
+      this._note = this._preview.note;
+      this._changed.emit();
+    }
+  }
+
+  editNote(note: string): void {
+    this._note = note;
+    this._changed.emit();
+  }
+
+  dropPreview(): void {
+    this._preview = null;
+    this._note = '';
+    this._changed.emit();
+  }
+
+  /** Compact with the note as it was edited. */
+  async compact(): Promise<void> {
+    const fields = { note: this._note, focus: '' };
+    if ((await this._only('compact', 'compact', fields)) !== null) {
+      this.dropPreview();
+    }
+  }
+
+  async undoCompaction(): Promise<void> {
+    await this._only('undo', 'undo', {});
+  }
+
+  // -------------------------------------------------------------- memory
+
+  async search(query: string): Promise<void> {
+    if (query.trim() === '') {
+      this._found = this._opened = null;
+      this._changed.emit();
+      return;
+    }
+    const reply = await this._only('search', 'search', { query });
+    if (reply !== null) {
+      this._found = readSearch(reply.result);
+      this._opened = null;
+      this._changed.emit();
+    }
+  }
+
+  /** Show lines of a note in the panel. */
+  async read(path: string, line: number): Promise<void> {
+    const reply = await this._ask('read', { path, line });
+    if (reply !== null) {
+      this._opened = readLines(reply.result);
+      this._changed.emit();
+    }
+  }
+
+  closeNote(): void {
+    this._opened = null;
+    this._changed.emit();
+  }
+
+  // -------------------------------------------------------------- turns, skills, sub-agents
+
+  /** Stop the running turn; when no answer comes, interrupt the kernel. */
+  async stop(): Promise<void> {
+    const link = this._link;
+    const timer = setTimeout(
+      () => this._host.interrupt(),
+      this._host.stopWaitMs
+    );
+    const reply = await link?.run('stop', {}, () => undefined);
+    clearTimeout(timer);
+    if (reply) {
+      this.say(reply.line, reply.status === 'error');
+    }
+  }
+
+  /** Tell the running turn something; returns whether it was taken. */
+  async steer(text: string): Promise<boolean> {
+    return (await this._ask('steer', { text })) !== null;
+  }
+
+  async revert(turn: string): Promise<void> {
+    await this._only('revert', 'revert', { turn });
+  }
+
+  async setSkill(skill: string, on: boolean): Promise<void> {
+    await this._ask('set_skill', { skill, on });
+    await this.catalog.refresh();
+  }
+
+  async set(fields: JsonObject): Promise<void> {
+    await this._ask('set', fields);
+  }
+
+  async answer(approval: string, answer: string): Promise<void> {
+    await this._ask('answer', { approval, answer });
+  }
+
+  /** Have the whole text of the question that waits. */
+  async readQuestion(approval: string): Promise<void> {
+    const reply = await this._ask('question', { approval });
+    if (reply !== null && this.state.approval.approval === approval) {
+      this._question = readQuestion(reply.result);
+      this._changed.emit();
+    }
+  }
+
+  /** Tell a sub-agent something; returns whether it was taken. */
+  async sendTo(agent: string, text: string): Promise<boolean> {
+    return (await this._ask('send', { agent, text })) !== null;
+  }
+
+  async stopAgent(agent: string): Promise<void> {
+    await this._ask('stop_agent', { agent });
+  }
+
+  /** Learn the turns of these cells. */
+  async lookAtCells(ids: readonly string[]): Promise<void> {
+    const ticket = ++this._cellsTicket;
+    const found = new Map<string, TurnRow>();
+    for (let i = 0; i < ids.length; i += MAX_CELLS) {
+      const cells = ids.slice(i, i + MAX_CELLS);
+      const reply = await this._link?.run('cells', { cells });
+      if (reply?.status !== 'ok') {
+        return;
+      }
+      for (const row of readTurns(reply.result).rows) {
+        found.set(row.cell, row);
+      }
+    }
+    if (ticket === this._cellsTicket) {
+      this._cells = found;
+      this._changed.emit();
+    }
+  }
+
+  // -------------------------------------------------------------- inside
+
+  private _onLink(): void {
+    const { catalog, tree, approval } = this.state;
+    if (this.phase === 'ready') {
+      if (catalog.revision !== this._catalogRevision) {
+        this._catalogRevision = catalog.revision;
+        void this.catalog.refresh();
+      }
+      if (tree.revision !== this._treeRevision) {
+        this._treeRevision = tree.revision;
+        void this.tree.refresh();
+        this._turnsChanged.emit();
+      }
+      if (approval.approval !== this._approval) {
+        this._approval = approval.approval;
+        this._question = '';
+        this._asked.emit(approval.approval === '' ? '' : approval.tool);
+      }
+    }
+    this._changed.emit();
+  }
+
+  private _forget(): void {
+    this.catalog.clear();
+    this.tree.clear();
+    this._catalogRevision = this._treeRevision = -1;
+    this._approval = this._question = '';
+    this._found = this._opened = this._preview = null;
+    this._note = '';
+    this._cells = new Map();
+    this._cellsTicket++;
+    this._line = NO_LINE;
+  }
+
+  /** Run a command of which one at a time makes sense. */
+  private async _only(
+    what: Busy,
+    name: string,
+    fields: JsonObject
+  ): Promise<Reply | null> {
+    if (this._busy.has(what)) {
+      return null;
+    }
+    this._busy.add(what);
+    this._changed.emit();
+    try {
+      return await this._ask(name, fields);
+    } finally {
+      this._busy.delete(what);
+      this._changed.emit();
+    }
+  }
+
+  /** Run a command and say its line; returns null when it failed, or the kernel is another by then. */
+  private async _ask(name: string, fields: JsonObject): Promise<Reply | null> {
+    const link = this._link;
+    if (link === null) {
+      return null;
+    }
+    const reply = await link.run(name, fields, line => this.say(line));
+    if (link !== this._link) {
+      return null;
+    }
+    if (reply.line !== '') {
+      this.say(reply.line, reply.status === 'error');
+    }
+    return reply.status === 'ok' ? reply : null;
+  }
+
+  private _changed = new Signal<this, void>(this);
+  private _asked = new Signal<this, string>(this);
+  private _turnsChanged = new Signal<this, void>(this);
+  private _link: Link | null = null;
+  private _line: Line = NO_LINE;
+  private _busy = new Set<Busy>();
+  private _found: SearchResult | null = null;
+  private _opened: ReadResult | null = null;
+  private _preview: CompactionResult | null = null;
+  private _note = '';
+  private _question = '';
+  private _approval = '';
+  private _catalogRevision = -1;
+  private _treeRevision = -1;
+  private _cellsTicket = 0;
+  private _cells: ReadonlyMap<string, TurnRow> = new Map();
+}
+
+const NO_LINE: Line = { text: '', error: false };
+const NOTHING: PanelState = new StateReader().read({});

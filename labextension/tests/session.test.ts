@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Pager } from '../src/pager.js';
+import type { Page } from '../src/protocol.js';
+import { bundle, list, obj } from './bundles.js';
+import { desk, settled } from './desk.js';
+
+const EXCHANGES = list(bundle('commands').exchanges);
+const PREVIEW = obj(EXCHANGES[0]?.reply);
+
+test('compaction: the note is written, edited, applied', async () => {
+  const { session, sent, answer } = desk();
+  void session.previewCompaction();
+  assert.equal(session.isBusy('preview'), true);
+  void session.previewCompaction();
+  assert.equal(sent.filter(m => m.name === 'preview_compaction').length, 1);
+  await answer({ result: PREVIEW.result ?? null });
+  assert.equal(session.preview?.lost, 2);
+  session.editNote('mine');
+  void session.compact();
+  assert.equal(sent.at(-1)?.note, 'mine');
+  await answer({ line: 'The conversation was compacted.' });
+  assert.equal(session.preview, null);
+  assert.deepEqual(session.line, {
+    text: 'The conversation was compacted.',
+    error: false
+  });
+});
+
+test('a compaction that fails keeps the edited note', async () => {
+  const { session, answer } = desk();
+  void session.previewCompaction();
+  await answer({ result: PREVIEW.result ?? null });
+  session.editNote('mine');
+  void session.compact();
+  await answer({ status: 'error', line: 'no room' });
+  assert.equal(session.note, 'mine');
+  assert.deepEqual(session.line, { text: 'no room', error: true });
+  assert.equal(session.isBusy('compact'), false);
+});
+
+test('a stop that is not answered interrupts the kernel, one that is does not', async () => {
+  const slow = desk();
+  void slow.session.stop();
+  await new Promise(resolve => setTimeout(resolve, 20));
+  assert.equal(slow.interrupts(), 1);
+  const quick = desk();
+  void quick.session.stop();
+  await quick.answer({ line: 'Stopping.' });
+  await new Promise(resolve => setTimeout(resolve, 20));
+  assert.equal(quick.interrupts(), 0);
+  assert.equal(quick.session.line.text, 'Stopping.');
+});
+
+test('pages are asked for when they are wanted, and again when they are out of date', async () => {
+  const { link, session, sent, answer } = desk();
+  const pages = (): unknown[] => sent.filter(m => m.name === 'page');
+  assert.equal(pages().length, 0);
+  void session.catalog.want();
+  void session.catalog.want();
+  assert.equal(pages().length, 1);
+  const page = EXCHANGES.find(
+    e => obj(e.command).name === 'page' && obj(e.command).of === 'catalog'
+  );
+  await answer({ result: obj(page?.reply).result ?? null });
+  assert.ok(session.catalog.rows.length > 0);
+  link.receive({ kind: 'delta', seq: 1, parts: { catalog: { revision: 9 } } });
+  assert.equal(pages().length, 2);
+});
+
+test('another kernel begins with nothing of the one before', async () => {
+  const { session, answer } = desk();
+  void session.search('port');
+  const search = EXCHANGES.find(e => obj(e.command).name === 'search');
+  await answer({ result: obj(search?.reply).result ?? null });
+  assert.ok(session.found);
+  session.connect(null);
+  assert.equal(session.phase, 'absent');
+  assert.equal(session.found, null);
+  assert.equal(session.state.gauge.usedTokens, 0);
+});
+
+test('a question is told when it comes, and when it is gone', async () => {
+  const { link, session, sent } = desk();
+  const told: string[] = [];
+  session.asked.connect((_, tool) => told.push(tool));
+  const { start, messages } = bundle('approval');
+  link.receive({ kind: 'snapshot', version: 1, seq: 1, parts: start });
+  for (const { from, data } of list(messages)) {
+    if (from === 'kernel') {
+      link.receive(data);
+    } else {
+      void session.answer('q1', 'y');
+      assert.equal(sent.at(-1)?.approval, 'q1');
+      assert.equal(sent.at(-1)?.answer, 'y');
+    }
+  }
+  await settled();
+  assert.deepEqual(told, ['python', '']);
+});
+
+test('the turns of many cells are asked for in portions', async () => {
+  const { session, sent, answer } = desk();
+  const ids = Array.from({ length: 450 }, (_, i) => `c${i}`);
+  void session.lookAtCells(ids);
+  for (const count of [200, 200, 50]) {
+    assert.equal((sent.at(-1)?.cells as string[]).length, count);
+    await answer({ result: { rows: [{ cell: `c${count}`, number: count }] } });
+  }
+  assert.equal(session.cells.get('c50')?.number, 50);
+  assert.equal(session.cells.size, 2);
+});
+
+test('a pager joins earlier rows in front, later rows behind', async () => {
+  const fetch = (start: number, count: number): Promise<Page<number>> => {
+    const total = 120;
+    const first = start < 0 ? total + start : start;
+    const rows = Array.from({ length: count }, (_, i) => first + i).filter(
+      row => row < total
+    );
+    return Promise.resolve({ revision: 1, start: first, total, rows });
+  };
+  const fromEnd = new Pager(fetch, () => undefined, true);
+  await fromEnd.want();
+  assert.deepEqual([fromEnd.rows[0], fromEnd.rows.at(-1)], [70, 119]);
+  await fromEnd.wantMore();
+  await fromEnd.wantMore();
+  assert.deepEqual([fromEnd.rows.length, fromEnd.more], [120, 0]);
+  assert.deepEqual(
+    fromEnd.rows,
+    [...fromEnd.rows].sort((a, b) => a - b)
+  );
+  const forward = new Pager(fetch, () => undefined);
+  await forward.want();
+  await forward.wantMore();
+  assert.deepEqual([forward.rows.length, forward.rows.at(-1)], [100, 99]);
+  assert.equal(forward.more, 20);
+});
