@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from nbagent.memory.hits import Excerpt, Hit
-from nbagent.memory.memory import GET_LINES, Memory
-from nbagent.memory.provenance import Provenance
+if TYPE_CHECKING:
+    from nbagent.memory.hits import Excerpt, Hit
+    from nbagent.memory.memory import Memory
+    from nbagent.memory.provenance import Provenance
 
 
 class BoundMemory:
-    """Memory plus where we are; `provenance` is asked whenever something is written."""
+    """Memory plus where we are. Both are asked for when they are needed: `memory` may open it then."""
 
-    def __init__(self, memory: Memory, provenance: Callable[[], Provenance]) -> None:
+    def __init__(self, memory: Callable[[], Memory], provenance: Callable[[], Provenance]) -> None:
         self._memory = memory
         self._provenance = provenance
 
     def search(self, query: str, k: int | None = None, sources: Sequence[str] = ("memory",)) -> list[Hit]:
         """Search; see `Memory.search`."""
-        return self._memory.search(query, k, sources)
+        return self._memory().search(query, k, sources)
 
-    def get(self, path: str, from_line: int = 1, lines: int = GET_LINES) -> Excerpt:
+    def get(self, path: str, from_line: int = 1, lines: int = 120) -> Excerpt:
         """Read lines; see `Memory.get`."""
-        return self._memory.get(path, from_line, lines)
+        return self._memory().get(path, from_line, lines)
 
     def remember(self, text: str, *, person: bool = False) -> str:
         """Store a fact with its turn and cell; see `Memory.add`."""
-        return self._memory.add(text, self._provenance(), person=person)
+        return self._memory().add(text, self._provenance(), person=person)

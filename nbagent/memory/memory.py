@@ -32,12 +32,14 @@ from nbagent.memory.notes import (
 )  # fmt: skip
 from nbagent.memory.provenance import Provenance, as_item
 from nbagent.memory.recall import Recipe, find_preset
+from nbagent.memory.sessions import PREFIX as SESSION_PREFIX
 from nbagent.memory.sessions import session_files, session_loader
-from nbagent.memory.startup import StartupPart, cut_log, cut_note, day_before
+from nbagent.memory.startup import StartupPart, cut_log, cut_note, startup_names
 
 GET_LINES: Final = 120  # OpenClaw's memory_get
 GET_CHARS: Final = 12_000
 MAX_FACT_CHARS: Final = 4_000
+TAKEN_OUT: Final = "[secret:"  # what the journal leaves of a secret in a call: the fact held one
 INDEX_NAME: Final = "index.sqlite"
 SESSIONS_NAME: Final = "sessions.sqlite"
 
@@ -142,11 +144,7 @@ class Memory:
         Raises:
             UserError: no such note, outside of the notes, not readable, or a line beyond its end.
         """
-        file = locate(path, self._roots)
-        try:
-            all_lines = lines_of(read_note(file).text)
-        except OSError as error:
-            raise UserError(f"note {path!r} cannot be read ({error.strerror}); check it") from error
+        all_lines = lines_of(self._said(path) if path.startswith(SESSION_PREFIX) else self._noted(path))
         first = max(1, from_line)
         if first > len(all_lines):
             raise UserError(
@@ -165,6 +163,18 @@ class Memory:
             next_line=after if after <= len(all_lines) else None,
         )  # fmt: skip
 
+    def _noted(self, path: str) -> str:
+        try:
+            return read_note(locate(path, self._roots)).text
+        except OSError as error:
+            raise UserError(f"note {path!r} cannot be read ({error.strerror}); check it") from error
+
+    def _said(self, path: str) -> str:
+        found = next((f for f in session_files(self._session_source) if f.name == path), None)
+        if found is None:
+            raise UserError(f"there is no session {path!r}; give a path that memory_search returned")
+        return session_loader(self._session_source)(found).text
+
     def add(self, text: str, provenance: Provenance | None = None, *, person: bool = False) -> str:
         """Append a fact to today's log of the project (or the person's) with where it came from; return its name.
 
@@ -179,7 +189,14 @@ class Memory:
                 f"a fact of {len(fact):,} characters is too long; keep it below {MAX_FACT_CHARS:,}, or write a file"
             )
         self._refuse_secret(fact)
-        return self._append(as_item(fact, provenance), person=person)
+        item = as_item(fact, provenance)
+        if provenance is not None and provenance.turn and self._stands_in_log(item, person=person):
+            return self._log_name(person=person)  # a recorded turn is played again
+        return self._append(item, person=person)
+
+    def _stands_in_log(self, item: str, *, person: bool) -> bool:
+        text = self._text(daily_path(self._home if person else self.folder, self.today()))
+        return f"\n{item}\n" in f"\n{text}\n"
 
     def append_today(self, text: str) -> str:
         """Append lines to today's log as they are: the guarded `write` of a flush turn. Returns the note's name.
@@ -191,16 +208,17 @@ class Memory:
         return self._append(text, person=False)
 
     def _refuse_secret(self, text: str) -> None:
-        if self._scrub(text) != text:
+        if TAKEN_OUT in text or self._scrub(text) != text:
             raise UserError(
                 "the text holds something that looks like a key or password, so it is not stored; leave that part out"
             )
 
     def _append(self, text: str, *, person: bool) -> str:
-        folder = self._home if person else self.folder
-        today = self.today()
-        append(daily_path(folder, today), text)
-        return f"{PERSON_PREFIX if person else PROJECT_PREFIX}memory/{today}.md"
+        append(daily_path(self._home if person else self.folder, self.today()), text)
+        return self._log_name(person=person)
+
+    def _log_name(self, *, person: bool = False) -> str:
+        return f"{PERSON_PREFIX if person else PROJECT_PREFIX}memory/{self.today()}.md"
 
     def today(self) -> str:
         """Return the day, YYYY-MM-DD."""
@@ -216,19 +234,14 @@ class Memory:
 
     def startup_parts(self) -> tuple[tuple[StartupPart, ...], tuple[Diagnostic, ...]]:
         """Return what is loaded at start, and what was cut: MEMORY.md of person and project, logs of two days."""
-        today = self.today()
-        days = (day_before(today), today)
-        found = [(PERSON_PREFIX, self._home, "MEMORY.md"), (PROJECT_PREFIX, self.folder, "MEMORY.md")]
-        for day in days:
-            found += [
-                (p, f, f"memory/{day}.md") for p, f in ((PERSON_PREFIX, self._home), (PROJECT_PREFIX, self.folder))
-            ]
+        places = ((PERSON_PREFIX, self._home), (PROJECT_PREFIX, self.folder))
+        found = [(p, f, inner, log) for inner, log in startup_names(self.today()) for p, f in places]
         parts = []
         notes = []
-        for prefix, folder, inner in found:
+        for prefix, folder, inner, log in found:
             text = self._text(folder / inner)
             if text.strip():
-                part = (cut_note if inner == "MEMORY.md" else cut_log)(text, prefix + inner)
+                part = (cut_log if log else cut_note)(text, prefix + inner)
                 parts.append(part)
                 if part.cut:
                     cause = f"only a part of its {part.total_lines:,} lines is loaded at start"

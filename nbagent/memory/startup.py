@@ -56,6 +56,16 @@ def cut_log(text: str, name: str) -> StartupPart:
     return StartupPart(name=name, text="\n".join([note, *kept]), cut=True, total_lines=len(lines))
 
 
+def startup_names(today: str) -> tuple[tuple[str, bool], ...]:
+    """Return (path below a memory folder, is it a day's log) of what is loaded at start, in order (OC-M3).
+
+    >>> [name for name, _ in startup_names("2026-03-01 (Sunday)")]
+    ['MEMORY.md', 'memory/2026-02-28.md', 'memory/2026-03-01.md']
+    """
+    logs = ((f"memory/{day}.md", True) for day in (day_before(today), today[:10]))
+    return ("MEMORY.md", False), *logs
+
+
 def day_before(today: str) -> str:
     """Return the day before `today` (YYYY-MM-DD).
 

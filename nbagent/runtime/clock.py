@@ -76,6 +76,11 @@ class CountingClock:
         return f"{self._prefix}{self._count:06d}"
 
 
+def day_text_of(at: float) -> str:
+    """Return the day of `at` (seconds since the epoch) in UTC, as the model is told it."""
+    return day_text(datetime.datetime.fromtimestamp(at, datetime.UTC).date())
+
+
 def day_text(day: datetime.date) -> str:
     """Return `day` as the model is told it; the same in every locale."""
     names = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

@@ -25,6 +25,7 @@ from nbagent.models.cassette import (
 from nbagent.models.catalog import lookup
 from nbagent.models.player import Player
 from nbagent.models.registry import NamedModel
+from nbagent.runtime.clock import CountingClock, day_text_of
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.neutral import Neutral
 from nbagent.runtime.playback import Playback
@@ -33,6 +34,15 @@ from nbagent.runtime.rules import Rules
 from nbagent.runtime.turns import TurnRunner
 
 RUNS_AGAIN = frozenset({"python"})  # DECISIONS 23: what a reused turn does again
+
+
+def recorded_clock(cassette: Cassette) -> CountingClock:
+    """Return the clock of a replay: it starts when the recording did, and its day is the one the model was told."""
+    if not cassette.turns:
+        return CountingClock()
+    first = cassette.turns[0]
+    told = (s.snapshot.state.get("today") for s in first.stretches if s.snapshot is not None)
+    return CountingClock(first.at, day=str(next(filter(None, told), "") or day_text_of(first.at)))
 
 
 async def replay_turn(

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nbagent.core.entries import Entry
 from nbagent.core.errors import Diagnostic, UsageProblem
@@ -18,12 +19,12 @@ from nbagent.models.cassette import Cassette
 from nbagent.models.catalog import ModelFacts, lookup
 from nbagent.models.registry import NamedModel, check_known, open_model, with_endpoint_facts
 from nbagent.runtime.attach import attach
-from nbagent.runtime.clock import Clock, CountingClock, SystemClock
+from nbagent.runtime.clock import Clock, SystemClock
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
 from nbagent.runtime.places import Place, cells_of, find_place, remember
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
-from nbagent.runtime.replay import replay_resume, replay_turn, reuse_turn
+from nbagent.runtime.replay import recorded_clock, replay_resume, replay_turn, reuse_turn
 from nbagent.runtime.spent import DayLedger
 from nbagent.runtime.turns import TurnRunner
 from nbagent.runtime.writer import NoLog, SessionWriter
@@ -82,8 +83,10 @@ class Session:
         scrubber = Scrubber(secret_values(environ))
         day = DayLedger(home, place.name)
         writer = SessionWriter(journal, tree, clock, scrubber.entry, day.add)
-        runner = _runner(writer, Artifacts(place.artifacts, folder), settings, folder, home)
-        runner.scrubber, runner.day = scrubber, day
+        runner = _runner(
+            writer, Artifacts(place.artifacts, folder), settings, folder=folder, home=home, environ=environ,
+            session_name=place.name, scrubber=scrubber, day=day,
+        )  # fmt: skip
         writer.recover_partial()
         opened = Opened(
             how=place.how, origin=place.origin, turns=len(tree.turns_on_path()), diagnostics=tuple(journal.diagnostics)
@@ -98,9 +101,8 @@ class Session:
     ) -> Session:  # fmt: skip
         """Return a session that plays `cassette` and is never kept; clock and ids are the recording's."""
         scratch = Path(tempfile.mkdtemp(prefix="nbagent-replay-"))
-        start = cassette.turns[0].at if cassette.turns else 0.0
-        writer = SessionWriter(NoLog(), SessionTree(), CountingClock(start))
-        runner = _runner(writer, Artifacts(scratch / "artifacts", folder), settings, folder, home)
+        writer = SessionWriter(NoLog(), SessionTree(), recorded_clock(cassette))
+        runner = _runner(writer, Artifacts(scratch / "artifacts", folder), settings, folder=folder, home=home)
         place = Place(name="replay", folder=scratch, notebook=None, how="replay")
         opened = Opened(how="replay", origin="", turns=0, diagnostics=())
         return cls(
@@ -125,6 +127,7 @@ class Session:
 
     def close(self) -> None:
         """Let go of the journal, so that another kernel may open it; and remove what a replay left."""
+        self.runner.memory.close()
         if self._journal is not None:
             self._journal.close()
         if self._scratch is not None:
@@ -291,6 +294,6 @@ class Session:
         return self._models[name].facts if name in self._models else lookup(name)
 
 
-def _runner(writer: SessionWriter, artifacts: Artifacts, settings: Settings, folder: Path, home: Path) -> TurnRunner:
+def _runner(writer: SessionWriter, artifacts: Artifacts, settings: Settings, **given: Any) -> TurnRunner:
     tools = {t.spec.name: t for t in builtin_tools()}
-    return TurnRunner(writer=writer, artifacts=artifacts, settings=settings, folder=folder, home=home, tools=tools)
+    return TurnRunner(writer=writer, artifacts=artifacts, settings=settings, tools=tools, **given)

@@ -6,9 +6,11 @@ import contextlib
 import datetime
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbagent.core.entries import Entry, UsageReported
 from nbagent.core.turn import Limits
 from nbagent.models.registry import NamedModel
 
@@ -20,6 +22,17 @@ LOCK_TIMEOUT_S = 1.0
 def utc_day(at: float) -> str:
     """Return the day of `at` (seconds since the epoch) in UTC as YYYY-MM-DD."""
     return datetime.datetime.fromtimestamp(at, datetime.UTC).date().isoformat()
+
+
+def spent_before(entries: Iterable[Entry], now: float, day: DayLedger | None) -> tuple[float, float]:
+    """Return what a session cost in all, and what was spent today (UTC), US dollars; with `day` by all sessions."""
+    today = utc_day(now)
+    session = here = 0.0
+    for entry in entries:
+        if isinstance(entry.body, UsageReported) and entry.body.cost_usd:
+            session += entry.body.cost_usd
+            here += entry.body.cost_usd if utc_day(entry.at) == today else 0.0
+    return session, here if day is None else max(here, day.spent_on(today))
 
 
 @dataclass(slots=True)

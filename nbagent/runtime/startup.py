@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nbagent.core.errors import Diagnostic
 from nbagent.core.messages import Prefix, text_block
+from nbagent.memory.startup import cut_log, cut_note, startup_names
 from nbagent.tools.tool import ToolSpec
 
 INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "CONTEXT.md")
@@ -38,46 +39,59 @@ their cell, so do not repeat it in words. Keep each call small, and give variabl
 class StartupFile:
     """A file that is read when a conversation starts. `category` is instructions or memory.
 
-    `text` is what fits within the limits; `mark` a short hash of the whole text, to notice a change.
+    `text` is what fits within the limits; `mark` a short hash of the whole text, to notice a change; `daily` says
+    that it is a day's log, which the agent itself adds to.
     """
 
     name: str
     category: str
     text: str
     mark: str
+    daily: bool = False
 
 
-def startup_files(folder: Path, home: Path) -> tuple[tuple[StartupFile, ...], tuple[Diagnostic, ...]]:
+def startup_files(
+    folder: Path, home: Path, today: str = ""
+) -> tuple[tuple[StartupFile, ...], tuple[Diagnostic, ...]]:
     """Return the start-up files that hold for `folder`, far folders first, within the limits, and what was cut.
 
-    Instruction files are taken from `home`, then from every folder from the repository's top down to
-    `folder`; MEMORY.md from `home` and from `.nbagent` beside the notebook (CC-M1, OC-C6). Blank ones
-    are left out; a name that links to a file already taken is not taken again.
+    Instruction files are taken from `home`, then from every folder from the repository's top down to `folder`; of
+    memory MEMORY.md and the logs of yesterday and `today` (YYYY-MM-DD; "" takes no log), of `home` and of `.nbagent`
+    beside the notebook (CC-M1, OC-M3, OC-C6). Blank ones are left out; a name that links to a file already taken is
+    not taken again.
     """
     found: list[tuple[Path, str]] = [(home / n, "instructions") for n in INSTRUCTION_NAMES]
     for place in _chain(folder):
         found.extend((place / n, "instructions") for n in INSTRUCTION_NAMES)
-    found.extend([(home / "MEMORY.md", "memory"), (folder / ".nbagent" / "MEMORY.md", "memory")])
+    names = startup_names(today) if today else (("MEMORY.md", False),)
+    logs = {inner for inner, log in names if log}
+    found.extend((place / inner, "memory") for inner, _ in names for place in (home, folder / ".nbagent"))
     files: list[StartupFile] = []
     notes: list[Diagnostic] = []
     taken: set[str] = set()
     left = ALL_CHARS
     for path, category in found:
         real = os.path.realpath(path)
-        text = "" if real in taken else _read(path, notes)
+        text = "" if real in taken else _read(path, notes, may_link=category != "memory")
         if not text.strip():
             continue
         taken.add(real)
         name = _display_name(path, folder, home)
-        cut = fit(text.strip(), min(FILE_CHARS, left), name)
-        if len(cut) < len(text.strip()):
+        daily = category == "memory" and f"memory/{path.name}" in logs
+        shown = text.strip()
+        if category == "memory":
+            shown = (cut_log if daily else cut_note)(shown, name).text
+        cut = fit(shown, min(FILE_CHARS, left), name)
+        if cut != text.strip():
             cause = f"only {len(cut):,} of {len(text.strip()):,} characters are loaded at start"
             remedy = "shorten it, or move parts into files the agent reads when needed"
+            if category == "memory":
+                remedy = "shorten it, or move parts to memory/*.md, which are searched"
             notes.append(Diagnostic(path=str(path), line=None, cause=cause, remedy=remedy))
         left -= len(cut)
         if cut:
             mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
-            files.append(StartupFile(name=name, category=category, text=cut, mark=mark))
+            files.append(StartupFile(name=name, category=category, text=cut, mark=mark, daily=daily))
     return tuple(files), tuple(notes)
 
 
@@ -88,10 +102,12 @@ def _chain(folder: Path) -> list[Path]:
     return list(reversed(places[: top + 1]))
 
 
-def _read(path: Path, notes: list[Diagnostic]) -> str:
+def _read(path: Path, notes: list[Diagnostic], *, may_link: bool = True) -> str:
     try:
         if not path.exists() and not path.is_symlink():
             return ""
+        if path.is_symlink() and not may_link:
+            raise OSError(0, "it is a link, and notes are not followed out of their folder")
         if not path.is_file():
             raise OSError(0, "not an ordinary file")
         with path.open(encoding="utf-8-sig") as file:
@@ -126,8 +142,8 @@ def _display_name(path: Path, folder: Path, home: Path) -> str:
         return str(path.relative_to(folder))
     except ValueError:
         pass
-    if path.parent == home:
-        return f"~/.nbagent/{path.name}"
+    if path.is_relative_to(home):
+        return f"~/.nbagent/{path.relative_to(home).as_posix()}"
     return os.path.relpath(path, folder)
 
 

@@ -13,25 +13,27 @@ from nbagent.context.engine import Engine
 from nbagent.context.policy import Policy
 from nbagent.context.tail import SeenVariable, Surroundings, compose, told_state
 from nbagent.core.budget import Budget, Usage
-from nbagent.core.effects import Notice, TurnBegan, TurnDone
-from nbagent.core.entries import Entry, Snapshot, TurnStart, UsageReported
-from nbagent.core.errors import UsageProblem
+from nbagent.core.effects import TurnBegan
+from nbagent.core.entries import Entry, Snapshot, TurnStart
+from nbagent.core.errors import Diagnostic, UsageProblem
 from nbagent.core.messages import Block, JsonObject, Prefix, Request, ToolCall
-from nbagent.core.turn import Limits, TurnInput, TurnOutput, close_broken_turn, run_turn
+from nbagent.core.turn import Limits, TurnInput, close_broken_turn, run_turn
 from nbagent.core.view import View, build_view
 from nbagent.models.catalog import ModelFacts
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
 from nbagent.runtime.contexts import PrefixInForce, choose_policy, make_engine, threshold_share
 from nbagent.runtime.driver import Driver, SafeSink
+from nbagent.runtime.finishing import finished_turn, vars_of
 from nbagent.runtime.gauge import SessionGauge, price
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.playback import Playback, Withheld, played
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
 from nbagent.runtime.recalling import ConversationRecall
+from nbagent.runtime.remembering import Remembering
 from nbagent.runtime.rules import Rules
 from nbagent.runtime.seen import SeenResults
-from nbagent.runtime.spent import DayLedger, unpriced_ceilings, utc_day
+from nbagent.runtime.spent import DayLedger, spent_before, unpriced_ceilings
 from nbagent.runtime.startup import StartupFile, make_prefix, startup_files
 from nbagent.runtime.toolbox import Toolbox
 from nbagent.runtime.turn_notes import TurnNotes, turn_notes
@@ -60,17 +62,24 @@ class TurnRunner:
     folder: Path
     home: Path
     tools: Mapping[str, Tool]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    session_name: str = ""
     gauge: SessionGauge = field(default_factory=SessionGauge)
     prefixes: dict[str, Prefix] = field(default_factory=dict)
     scrubber: Scrubber = field(default_factory=Scrubber)
     day: DayLedger | None = None
     notices: list[str] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)
+    memory: Remembering = field(init=False)
     _recall: ConversationRecall = field(init=False)
     _in_force: PrefixInForce = field(default_factory=PrefixInForce)
 
     def __post_init__(self) -> None:
         self._recall = ConversationRecall(path=self.writer.tree.path, artifacts=self.artifacts)
+        self.memory = Remembering(
+            folder=self.folder, home=self.home, settings=lambda: self.settings, today=self.writer.clock.today,
+            scrub=lambda text: str(self.scrubber.value(text)), environ=self.environ, session=self.session_name,
+        )  # fmt: skip
 
     # ------------------------------------------------------------ the head
 
@@ -86,14 +95,17 @@ class TurnRunner:
 
     def new_prefix(self) -> Prefix:
         """Return the prefix that a new conversation gets now."""
-        files, _ = startup_files(self.folder, self.home)
+        files, _ = self._startup_files()
         prefix = make_prefix(self.specs(), files, extra={"system": f"The workspace folder is {self.folder}."})
         return replace(prefix, system=tuple(self.scrubber.value(b) for b in prefix.system))
 
     def fresh_prefix(self) -> dict[str, Any]:
         """Make the prefix anew; return what a compaction remembers of it: its digest, and the marks of its files."""
-        files, _ = startup_files(self.folder, self.home)
+        files, _ = self._startup_files()
         return {"prefix": self.store_prefix(self.new_prefix()), "files": _marks(files)}
+
+    def _startup_files(self) -> tuple[tuple[StartupFile, ...], tuple[Diagnostic, ...]]:
+        return startup_files(self.folder, self.home, self.writer.clock.today())
 
     def store_prefix(self, prefix: Prefix) -> str:
         """Keep `prefix` as an artifact and return its digest."""
@@ -121,7 +133,7 @@ class TurnRunner:
             )
         view = build_view(path)
         before, first = told_state(path, {p.entry_id for p in view.pieces}), view.turn is None
-        files, problems = startup_files(self.folder, self.home)
+        files, problems = self._startup_files()
         if first or before.get("files") != _marks(files):
             self.notices.extend(map(str, problems))
         notes = self._notes(view, path, before, facts)
@@ -245,7 +257,8 @@ class TurnRunner:
         if start is not None:
             driver.approvals.granted_turn.clear()  # they were given for the turn before
         self.notices.extend(unpriced_ceilings(named, limits) if playback is None else ())
-        session, day = self.spent()
+        all_sessions = self.day if self.settings.limits.day_cost_usd is not None else None
+        session, day = spent_before(self.writer.tree, self.writer.clock.now(), all_sessions)
         turn = TurnInput(
             path=path, start=start, prompt=prompt, snapshot=snapshot, limits=limits, reply_tokens=REPLY_TOKENS,
             assemble=lambda view, begun, room: self.request(view, begun, room, named),
@@ -258,7 +271,10 @@ class TurnRunner:
             turn = replace(turn, before_call=engine.before_call, on_overflow=engine.on_overflow)
         steps = run_turn(turn) if playback is None else played(turn, playback.player)
         output = await driver.run(steps)
-        return self._finished(output, ports, driver, before=before, number=number, window=window, playback=playback)
+        return finished_turn(
+            output, ports, entries=tuple(tree.path()[before:]), context_tokens=self.gauge.context_tokens, number=number,
+            window_tokens=window, player=playback.player if playback else None, notices=self._take_notices(driver),
+        )  # fmt: skip
 
     def engine(
         self, named: NamedModel, start: TurnStart, *, focus: str = "", edited: str | None = None
@@ -290,30 +306,6 @@ class TurnRunner:
         """
         return choose_policy(name, self.numbers, self.settings.threshold)
 
-    def _finished(
-        self, output: TurnOutput, ports: TurnPorts, driver: Driver, *, before: int, number: int, window: int,
-        playback: Playback | None,
-    ) -> FinishedTurn:  # fmt: skip
-        entries = tuple(self.writer.tree.path()[before:])
-        reports = [e.body for e in entries if isinstance(e.body, UsageReported)]
-        sent = [r for r in reports if r.purpose == "turn"]
-        used = self.gauge.context_tokens(sent[-1]) if sent else 0
-        total = sum((Usage.from_wire(r.usage) for r in reports), Usage())
-        notices = self._take_notices(driver)
-        for line in notices:
-            ports.sink(Notice(text=line))
-        ports.sink(
-            TurnDone(
-                outcome=output.outcome, message=output.message, steps=output.steps, context_tokens=used,
-                window_tokens=window, cost_usd=output.cost_usd, duration_s=output.duration_s, usage=vars_of(total),
-            )
-        )  # fmt: skip
-        return FinishedTurn(
-            output=output, entries=entries, number=number, context_tokens=used, window_tokens=window,
-            replayed=playback is not None, differences=tuple(playback.player.differences) if playback else (),
-            notices=notices,
-        )  # fmt: skip
-
     def _take_notices(self, driver: Driver) -> tuple[str, ...]:
         lines = [*self.notices, *driver.toolbox.problems]
         self.notices.clear()
@@ -337,22 +329,26 @@ class TurnRunner:
             tools = {name: Withheld(tool=tool, reasons=withheld) for name, tool in tools.items()}
             consent = ports.consent if playback.asks_consent else None
         player = playback.player if playback is not None else None
-        context = self._contexts(named, ports, number)
+        context = self._contexts(named, ports, number, start)
         toolbox = Toolbox(tools=tools, context=context, tape=player, consent=consent)
         return Driver(
             writer=self.writer, model=player or named.model, toolbox=toolbox, approvals=approvals, gauge=self.gauge,
             clock=self.writer.clock, sink=ports.sink, steering=ports.steering, on_request=ports.on_request,
         )  # fmt: skip
 
-    def _contexts(self, named: NamedModel, ports: TurnPorts, number: int) -> Callable[[ToolCall], ToolContext]:
+    def _contexts(
+        self, named: NamedModel, ports: TurnPorts, number: int, start: TurnStart
+    ) -> Callable[[ToolCall], ToolContext]:
         """Return what makes the context of each call of turn `number`."""
         counter = itertools.count(1)
         window = self.budget(named.facts).window_tokens
+        memory = self.memory.bound(turn=start.turn, cell=start.cell_id or "")
 
         def context(call: ToolCall) -> ToolContext:
             return ToolContext(
                 call_id=call.id, root=self.folder, cwd=self.folder, cap_chars=cap_chars(window), window_tokens=window,
                 keep=self.keep, kernel=ports.kernel, notebook=ports.notebook, recall=self._recall,
+                memory=memory,
                 extra_roots=(self.artifacts.folder, self.home / "skills"), seen=SeenResults(self.writer.tree.path),
                 sees_images=named.facts.sees_images, label=f"{number}.{next(counter)}",
                 estimate=self.gauge.meter(named.facts.family).text,
@@ -371,21 +367,10 @@ class TurnRunner:
         size = len(text.encode("utf-8", "replace"))
         return Artifact(digest=digest, path=self.artifacts.shown_path(digest), size_bytes=size)
 
-    def spent(self) -> tuple[float, float]:
-        """Return what this session cost in all, and what all sessions of the person cost today (UTC), US dollars."""
-        today = utc_day(self.writer.clock.now())
-        session = here = 0.0
-        for entry in self.writer.tree:
-            if isinstance(entry.body, UsageReported) and entry.body.cost_usd:
-                session += entry.body.cost_usd
-                here += entry.body.cost_usd if utc_day(entry.at) == today else 0.0
-        if self.day is None or self.settings.limits.day_cost_usd is None:
-            return session, here
-        return session, max(here, self.day.spent_on(today))
-
 
 def _marks(files: Sequence[StartupFile]) -> dict[str, str]:
-    return {f.name: f.mark for f in files}
+    """Return what tells whether a file changed; of a day's log it is not asked, since the agent itself adds to it."""
+    return {f.name: f.mark for f in files if not f.daily}
 
 
 def provider_options(named: NamedModel) -> dict[str, Any]:
@@ -393,8 +378,3 @@ def provider_options(named: NamedModel) -> dict[str, Any]:
     if named.source == "live" and named.facts.thinking in ("adaptive", "always"):
         return {"thinking": {"type": "adaptive", "display": "summarized"}}
     return {}
-
-
-def vars_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a slotted dataclass as a mapping."""
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final
 
 from nbagent.core.errors import ToolError, UserError
 from nbagent.core.messages import JsonObject
-from nbagent.memory.hits import Hit
 from nbagent.tools.memory_types import MemoryPort
 from nbagent.tools.output import cut_line
 from nbagent.tools.tool import ToolContext, ToolOutput, ToolSpec
+
+if TYPE_CHECKING:
+    from nbagent.memory.hits import Hit
 
 MAX_RESULTS: Final = 20
 MAX_LINES: Final = 400
@@ -85,10 +87,9 @@ def memory_of(context: ToolContext) -> MemoryPort:
     Raises:
         ToolError: it carries none.
     """
-    memory = getattr(context, "memory", None)
-    if memory is None:
+    if context.memory is None:
         raise ToolError("there is no memory in this session; go on without it")
-    return cast(MemoryPort, memory)
+    return context.memory
 
 
 @dataclass(frozen=True, slots=True)

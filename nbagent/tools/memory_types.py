@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from nbagent.memory.hits import Excerpt, Hit
+if TYPE_CHECKING:
+    from nbagent.memory.hits import Excerpt, Hit
 
 
 class MemoryPort(Protocol):

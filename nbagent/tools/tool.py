@@ -12,6 +12,7 @@ from nbagent.core.messages import Block, JsonObject, text_block
 
 if TYPE_CHECKING:
     from nbagent.tools.kernel_types import CodeOutcome, VariableSummary
+    from nbagent.tools.memory_types import MemoryPort
 
 Access: TypeAlias = Literal["read", "run", "write"]
 
@@ -165,6 +166,7 @@ class ToolContext:
     kernel: Kernel | None = None
     notebook: Notebook | None = None
     recall: Recall | None = None
+    memory: MemoryPort | None = None
     extra_roots: tuple[Path, ...] = ()
     seen: Mapping[str, JsonObject] = field(default_factory=dict)
     sees_images: bool = True

@@ -30,7 +30,8 @@ class Bench:
 
     def __init__(self, root: Path, **options: Any) -> None:
         self.notes = Notes(root)
-        self.memory = BoundMemory(self.notes.open(**options), lambda: Provenance(turn="t7", cell="a1b2"))
+        opened = self.notes.open(**options)
+        self.memory = BoundMemory(lambda: opened, lambda: Provenance(turn="t7", cell="a1b2"))
         self.desk = Desk(root)
 
     def call(self, tool: Tool, **input: Any) -> ToolOutput:

@@ -25,7 +25,7 @@ def fault(name, value):
 
 def test_the_tools_come_in_a_fixed_order():
     assert list(TOOLS) == ["python", "inspect", "notebook", "read", "write", "edit", "glob", "grep", "shell",
-                           "recall"]  # fmt: skip
+                           "recall", "memory_search", "memory_get", "remember"]  # fmt: skip
 
 
 def test_the_tool_list_is_the_same_bytes_every_time():
@@ -35,8 +35,9 @@ def test_the_tool_list_is_the_same_bytes_every_time():
 def test_what_may_run_without_asking_only_reads():
     # DECISIONS 20
     access = {name: tool.spec.access for name, tool in TOOLS.items()}
-    assert {n for n, a in access.items() if a == "read"} == {"inspect", "notebook", "read", "glob", "grep", "recall"}
-    assert {n for n, a in access.items() if a == "write"} == {"write", "edit"}
+    looks = {"inspect", "notebook", "read", "glob", "grep", "recall", "memory_search", "memory_get"}
+    assert {n for n, a in access.items() if a == "read"} == looks
+    assert {n for n, a in access.items() if a == "write"} == {"write", "edit", "remember"}
 
 
 @pytest.mark.parametrize("name", list(TOOLS))
