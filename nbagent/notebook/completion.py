@@ -1,4 +1,4 @@
-"""Completion on magic lines: options after `%%agent -`, sub-commands after `%agent ` and `%context `."""
+"""Completion on magic lines: options after `%%agent -`, sub-commands after `%agent `, `%context ` and `%memory `."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from nbagent.notebook.commands import AGENT_COMMANDS
 from nbagent.notebook.context_commands import CONTEXT_COMMANDS
+from nbagent.notebook.memory_commands import MEMORY_COMMANDS, add_parser, get_parser, search_parser
 from nbagent.notebook.options import cell_parser, option_words
 from nbagent.notebook.words import MODES, OBSERVED, RERUNS
 
 _VALUES = {"--mode": MODES, "--rerun": RERUNS}
+_MEMORY = {"search": search_parser, "add": add_parser, "get": get_parser, "show": get_parser}
 
 
 def words_for(line: str) -> Sequence[str] | None:
@@ -26,7 +28,10 @@ def words_for(line: str) -> Sequence[str] | None:
         if before in _VALUES:
             return [v for v in _VALUES[before] if v.startswith(last)]
         return sorted(o for o, _ in option_words(cell_parser()) if o.startswith(last) and last)
-    for magic, commands in (("%agent", AGENT_COMMANDS), ("%context", CONTEXT_COMMANDS)):
+    if words[0] == "%memory" and len(words) > 2 and words[1] in _MEMORY and words[-1].startswith("-"):
+        return sorted(o for o, _ in option_words(_MEMORY[words[1]]()) if o.startswith(words[-1]))
+    of_magic = (("%agent", AGENT_COMMANDS), ("%context", CONTEXT_COMMANDS), ("%memory", MEMORY_COMMANDS))
+    for magic, commands in of_magic:
         if words[0] == magic and len(words) == 2:
             return sorted(c for c in commands if c.startswith(words[1]))
     return None

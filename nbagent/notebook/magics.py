@@ -1,4 +1,4 @@
-"""What the magics do: `%%agent`, `%agent`, `%context`. They parse, delegate and show; `registered` lists them."""
+"""What the magics do: they parse, delegate and show. `registered` lists them."""
 
 from __future__ import annotations
 
@@ -47,6 +47,13 @@ def context_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
     if line.split() != ["note"]:
         raise UsageProblem("%%context is a cell only as `%%context note`, with the note below it")
     return note_cell(agent, cell)
+
+
+def memory_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
+    """Search, read or add notes."""
+    from nbagent.notebook.memory_commands import memory_command
+
+    return memory_command(agent, line)
 
 
 async def _bound(agent: NotebookAgent, running: Coroutine[Any, Any, FinishedTurn], name: str | None) -> None:

@@ -34,8 +34,8 @@ def cell_parser() -> OneLineParser:
     parser.add_argument("--mode", choices=MODES, help="permissions for this turn (plan only reads)")
     parser.add_argument("--tools", metavar="A,B", help="narrow the tools for this turn (masked, not removed)")
     parser.add_argument("--skill", metavar="NAME", help="use this skill")
-    parser.add_argument("--max-steps", type=_positive, metavar="N", help="stop after N model calls")
-    parser.add_argument("--max-tokens", type=_positive, metavar="N", help="stop after N output tokens")
+    parser.add_argument("--max-steps", type=positive, metavar="N", help="stop after N model calls")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="stop after N output tokens")
     parser.add_argument("--max-cost", type=_amount, metavar="USD", help="stop when the turn has cost this much")
     parser.add_argument("--rerun", choices=RERUNS, help="what running this cell again does (default fork)")
     parser.add_argument("--new", action="store_true", help="start a new conversation; the old one stays")
@@ -98,7 +98,8 @@ def option_words(parser: argparse.ArgumentParser) -> Sequence[tuple[str, str]]:
     return sorted(found, key=lambda pair: (not pair[0].startswith("--"), pair[0]))
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """Return a whole number above 0, for argparse."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)

@@ -49,6 +49,11 @@ MAGICS = (
         "context", ("line", "cell"), "nbagent.notebook.magics:context_magic",
         "What the model has in its context. `%context` shows it, `%context help` lists the sub-commands.",
     ),
+    Magic(
+        "memory", ("line",), "nbagent.notebook.magics:memory_magic",
+        "Notes that outlast a conversation: `%memory QUERY` searches them, `%memory add TEXT` notes a fact.",
+        "nbagent.notebook.memory_commands:memory_help",
+    ),
 )  # fmt: skip
 
 

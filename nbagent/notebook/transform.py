@@ -1,7 +1,8 @@
 """Rewrites a `%%agent` cell into an awaited call, since IPython does not await what a magic returns.
 
-See ipython issues 11314 and 14157; to be removed when a magic's coroutine is awaited. Two cells of one line are
-rewritten as well: `%agent resume`, for the same reason, and `%agent TEXT?`, which IPython takes for a request for help.
+See ipython issues 11314 and 14157; to be removed when a magic's coroutine is awaited. Cells of one line are rewritten
+as well: `%agent resume`, for the same reason, and `%agent TEXT?` and `%memory TEXT?`, which IPython takes for a request
+for help.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+ASKING = "memory"  # a magic whose line may be a question
 AWAITABLE = "--awaitable"  # put before the options: the magic then returns a coroutine
 
 
@@ -74,13 +76,13 @@ class AgentCellTransform:
     def _line_cell(self, lines: list[str]) -> list[str]:
         source = "".join(lines).strip()
         words = source.split()
-        if len(words) < 2 or words[0] != f"%{self._magic}" or "\n" in source:
+        if len(words) < 2 or words[0] not in (f"%{self._magic}", f"%{ASKING}") or "\n" in source:
             return lines
-        if words[1:] == ["resume"]:
-            return [f"await get_ipython().run_line_magic({self._magic!r}, {f'{AWAITABLE} resume'!r})\n"]
+        name = words[0][1:]
+        if name == self._magic and words[1:] == ["resume"]:
+            return [f"await get_ipython().run_line_magic({name!r}, {f'{AWAITABLE} resume'!r})\n"]
         if source.endswith("?"):
-            rest = source.removeprefix(f"%{self._magic}").strip()
-            return [f"get_ipython().run_line_magic({self._magic!r}, {rest!r})\n"]
+            return [f"get_ipython().run_line_magic({name!r}, {source.removeprefix(words[0]).strip()!r})\n"]
         return lines
 
     def _as_typed(self, body: str, cell: str) -> str:
