@@ -42,7 +42,7 @@ class SessionTree:
         return len(self._by_id)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._by_id.values())
+        return iter(tuple(self._by_id.values()))  # another thread may add one meanwhile
 
     def __contains__(self, entry_id: object) -> bool:
         return entry_id in self._by_id
@@ -105,7 +105,7 @@ class SessionTree:
         ends: dict[str, TurnEnd] = {}
         last: dict[str, str] = {}
         owner: dict[str | None, str] = {}
-        for entry in self._by_id.values():
+        for entry in self:
             body = entry.body
             if isinstance(body, TurnStart):
                 turn = body.turn

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from nbagent.core.effects import Notice, StepBegan, TextDelta, ThinkingDelta, ToolEnded, TurnBegan, TurnEvent
 from nbagent.core.errors import Diagnostic, TurnFailed, UsageProblem
@@ -20,6 +19,9 @@ from nbagent.notebook.open_notebook import ShellNotebook
 from nbagent.notebook.shell import ShellKernel
 from nbagent.notebook.stopped import NOT_BEGUN
 from nbagent.notebook.tracker import CellTracker, is_interactive, notebook_file, raw_source
+from nbagent.notebook.turnstile import Turnstile
+from nbagent.notebook.whereabouts import Whereabouts
+from nbagent.runtime.approvals import Ask as AskPerson
 from nbagent.runtime.doors import CellRun, Settings, load_settings, model_is_ready
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
@@ -51,6 +53,22 @@ class Ask:
     suffix: str = ""
 
 
+class PanelHooks(Protocol):
+    """What a turn tells the panel, when somebody listens. None of it may raise or take long."""
+
+    def on_event(self, event: TurnEvent) -> None:
+        """Something happened in the turn; engine's thread."""
+        ...
+
+    def asking(self, below: AskPerson) -> AskPerson:
+        """Return how the person is asked: by buttons where they can be answered now, else by `below`, the cell."""
+        ...
+
+    def turn_over(self) -> None:
+        """The turn has ended and the conversation is free."""
+        ...
+
+
 class NotebookAgent:
     """The agent of one shell. Made at the first use; `tracker` follows the cells since the extension was loaded."""
 
@@ -66,20 +84,21 @@ class NotebookAgent:
         self.consented = False
         self.chosen: dict[str, Any] = {}
         self.numbers: dict[str, float] = {}
+        self.turnstile = Turnstile()
+        self.whereabouts = Whereabouts(lambda: notebook_file(shell))
+        self.panel: PanelHooks | None = None
         self._events: dict[str, list[TurnEvent]] = {}
         self._configured = configured
         self._session: Session | None = None
         self._seen: list[SeenCell] = []
         self._untold: list[CellRun] = []
-        self._running = threading.Lock()
         self._asked_in_cell: tuple[int, int] = (0, 0)
 
     # ------------------------------------------------------------ parts
 
     def notebook_path(self) -> Path | None:
         """Return the notebook's file, as the front end told it; None where it tells nothing."""
-        path = notebook_file(self.shell)
-        return Path(path) if path else None
+        return self.whereabouts.path()
 
     def folder(self) -> Path:
         """Return the folder of the notebook, else the working folder when the extension was loaded."""
@@ -112,7 +131,7 @@ class NotebookAgent:
     @property
     def runs(self) -> bool:
         """Whether a turn runs now."""
-        return self._running.locked()
+        return self.turnstile.turn_runs
 
     def asks_people(self) -> bool:
         """Tell whether somebody can answer in this front end."""
@@ -130,6 +149,10 @@ class NotebookAgent:
     def events_of(self, turn: str) -> Sequence[TurnEvent]:
         """Return the events of a turn that ran in this kernel; not for ever, only of the last ones."""
         return self._events.get(turn, ())
+
+    def recent_turns(self) -> tuple[str, ...]:
+        """Return the turns that ran in this kernel, oldest first; only the last ones."""
+        return tuple(self._events)
 
     def switch(self, session: Session | None) -> None:
         """Go on with another session; None opens the notebook's own at the next use."""
@@ -191,14 +214,14 @@ class NotebookAgent:
         live = self._display(ask, interactive, thread)
 
         async def body(jobs: Jobs) -> FinishedTurn:
-            if not self._running.acquire(blocking=False):
-                raise UsageProblem("a turn is running already in this kernel; wait for it or stop it")
             try:
-                ports = self._ports(session, jobs, self._sink(live if ask.shown else _silent), site, cells)
-                thread.jobs = jobs
-                done = await self._send(session, ask, cell, ports)
+                async with self.turnstile.turn():
+                    ports = self._ports(session, jobs, self._sink(live if ask.shown else _silent), site, cells)
+                    thread.jobs = jobs
+                    done = await self._send(session, ask, cell, ports)
             finally:
-                self._running.release()
+                if self.panel is not None:
+                    self.panel.turn_over()
             return self._finished(done, session)
 
         return live, body
@@ -222,6 +245,8 @@ class NotebookAgent:
                     self._events.pop(next(iter(self._events)))
             if not isinstance(event, TextDelta | ThinkingDelta):
                 kept.append(event)
+            if self.panel is not None:
+                self.panel.on_event(event)
             shown(event)
             if isinstance(event, ToolEnded) and event.status == "refused" and not told:
                 told.extend(line for line in event.text.splitlines() if line.startswith(WOULD_ALLOW))
@@ -247,9 +272,10 @@ class NotebookAgent:
         self, session: Session, jobs: Jobs, sink: Callable[[Any], None], site: CellSite, cells: tuple[CellRun, ...]
     ) -> TurnPorts:
         kernel = ShellKernel(self.shell, jobs)
+        ask = kernel.ask if self.panel is None else self.panel.asking(kernel.ask)
         return TurnPorts(
             kernel=kernel, notebook=ShellNotebook(self.shell, self.notebook_path, lambda: self._seen),
-            ask=kernel.ask if site.interactive else None, sink=sink, interactive=site.interactive,
+            ask=ask if site.interactive else None, sink=sink, interactive=site.interactive,
             kernel_id=self.kernel_id, cells=cells, steering=self.steering,
             consent=None if self.consented or not site.interactive else self._consent(kernel),
         )  # fmt: skip
@@ -316,12 +342,8 @@ class NotebookAgent:
         session = self.session()
 
         async def body(jobs: Jobs) -> T:
-            if not self._running.acquire(blocking=False):
-                raise UsageProblem("a turn is running already in this kernel; wait for it or stop it")
-            try:
+            async with self.turnstile.turn():
                 return await work(self._ports(session, jobs, _silent, site, ()))
-            finally:
-                self._running.release()
 
         result: T = host_sync(self.engine, body)
         return result

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nbagent.core.entries import Entry
 from nbagent.core.errors import Diagnostic, UsageProblem, UserError, one_line
@@ -44,6 +45,7 @@ class Said:
 
 Words = Sequence[str]
 Command = Callable[[NotebookAgent, Words], Any]
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 def welcome(agent: NotebookAgent) -> str:
@@ -129,6 +131,17 @@ def _unfinished(agent: NotebookAgent, facts: Sequence[TurnFacts]) -> tuple[Diagn
     return (Diagnostic(path=f"turn {last.turn}", line=None, cause=cause, remedy="`%agent resume` goes on with it"),)
 
 
+def moves(command: C) -> C:
+    """Let a command that changes the conversation hold it meanwhile; it must not run a turn itself."""
+
+    @functools.wraps(command)
+    def alone(agent: NotebookAgent, *arguments: Any) -> Any:
+        with agent.turnstile.command():
+            return command(agent, *arguments)
+
+    return alone  # type: ignore[return-value]
+
+
 def _help(agent: NotebookAgent, words: Words) -> Said:
     """This list."""
     return Said("\n".join(f"%agent {name:<10} {_first_line(fn)}" for name, fn in AGENT_COMMANDS.items()))
@@ -185,18 +198,21 @@ async def _resumed(agent: NotebookAgent) -> None:
     await agent.run(Ask(prompt="", resume=True), awaitable=True)
 
 
+@moves
 def _fork(agent: NotebookAgent, words: Words) -> Said:
     """Go back to before TURN: the next turn is its alternative."""
     node = agent.session().fork(only_word(words, "%agent fork TURN"))
     return Said(f"The next turn goes on from before turn {node.turn}; `%agent revert {node.turn}` brings it back.")
 
 
+@moves
 def _revert(agent: NotebookAgent, words: Words) -> Said:
     """Go back to right after TURN; later turns stay in the tree."""
     node = agent.session().revert(only_word(words, "%agent revert TURN"))
     return Said(f"The conversation is at the end of turn {node.turn} again; nothing was removed.")
 
 
+@moves
 def _reset(agent: NotebookAgent, words: Words) -> Said:
     """Begin a new conversation; the old one stays in the tree."""
     agent.session().reset()
@@ -299,6 +315,7 @@ def _record(agent: NotebookAgent, words: Words) -> Said:
     return Said(f"Recording to {agent.shown(path)} ({counted(turns, 'turn')} so far); `%agent record stop` ends it.")
 
 
+@moves
 def _replay(agent: NotebookAgent, words: Words) -> Said:
     """Play the recording FILE instead of calling a model (--live-with-key: only without a key); `stop` ends it."""
     if list(words) == ["stop"]:
@@ -334,6 +351,7 @@ def _sessions(agent: NotebookAgent, words: Words) -> SessionsReport:
     return SessionsReport(sessions=rows)
 
 
+@moves
 def _open(agent: NotebookAgent, words: Words) -> SessionReport:
     """Go on with the session NAME in this notebook."""
     name = only_word(words, "%agent open NAME")

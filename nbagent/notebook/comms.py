@@ -1,8 +1,12 @@
-"""Comms that work while a cell runs."""
+"""Comms that work while a cell runs; and which comm is the panel's. Light: read at `%load_ext`."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+TARGET: Final = "nbagent"  # of the one comm; the kernel opens it
+VERSION: Final = 1  # of the protocol: what this side speaks best
+LEAST_VERSION: Final = 1  # the oldest that it still speaks
 
 C = TypeVar("C")
 

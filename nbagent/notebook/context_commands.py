@@ -11,7 +11,7 @@ from nbagent.core.budget import scaled_parts
 from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
-from nbagent.notebook.commands import Said, Words, only_word
+from nbagent.notebook.commands import Said, Words, moves, only_word
 from nbagent.notebook.compaction_report import CompactionReport
 from nbagent.notebook.compare_report import CompareReport
 from nbagent.notebook.options import OneLineParser, split_line
@@ -19,7 +19,7 @@ from nbagent.notebook.report import ContextReport, RequestReport, RequestSegment
 from nbagent.notebook.rot_report import RotReport
 from nbagent.runtime.compacting import WAITS, compact, note_in_force, replace_note, rot_of, set_pin, undo, waiting_lines
 from nbagent.runtime.comparing import compare_session
-from nbagent.runtime.contexts import check_number, known_policies
+from nbagent.runtime.contexts import CompactionResult, check_number, known_policies
 from nbagent.runtime.doors import request_as_sent
 from nbagent.runtime.ports import TurnOptions
 
@@ -122,6 +122,15 @@ def _numbers(agent: NotebookAgent) -> str:
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """Change numbers of the policy: KEY=VALUE; window=TOKENS; shows the effective values."""
+    return Said(set_numbers(agent, words))
+
+
+def set_numbers(agent: NotebookAgent, words: Words) -> str:
+    """Change policy, window and numbers of the policy, each given as KEY=VALUE; returns the effective values.
+
+    Raises:
+        UsageProblem, PolicyError: a word is none of those.
+    """
     for word in words:
         key, _, value = word.partition("=")
         if key == "policy" and value:
@@ -135,7 +144,7 @@ def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
             raise UsageProblem(f"%context set takes KEY=VALUE, not {word!r}; the numbers are: {_numbers(agent)}")
     session = agent.session()
     budget = session.runner.budget(session.model().facts)
-    return Said(f"window={budget.window_tokens:,} policy={session.settings.policy} {_numbers(agent)}")
+    return f"window={budget.window_tokens:,} policy={session.settings.policy} {_numbers(agent)}"
 
 
 def _number(key: str, value: str) -> float:
@@ -163,15 +172,21 @@ def _compacted(
 ) -> CompactionReport:
     began = monotonic()
     result = agent.beside(lambda ports: compact(agent.session(), ports, focus=focus, edited=edited, dry_run=dry_run))
+    return compaction_report(result, dry_run=dry_run, duration_s=monotonic() - began)
+
+
+def compaction_report(result: CompactionResult, *, dry_run: bool, duration_s: float = 0.0) -> CompactionReport:
+    """Return what a compaction did, or would do, as people get it."""
     loss = result.loss
     return CompactionReport(
         applied=result.applied, reason=result.reason, before_tokens=result.before_tokens,
         after_tokens=result.after_tokens, handoff=result.handoff, policy=result.policy, dry_run=dry_run and bool(loss),
         verbatim=loss.verbatim if loss else (), reachable=loss.reachable if loss else (),
-        lost=loss.lost if loss else (), duration_s=monotonic() - began,
+        lost=loss.lost if loss else (), duration_s=duration_s,
     )  # fmt: skip
 
 
+@moves
 def _undo(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """Take the last compaction back; later turns stay."""
     if words:
@@ -217,11 +232,13 @@ def note_cell(agent: NotebookAgent, text: str) -> Any:
     return _compacted(agent, edited=text.strip())
 
 
+@moves
 def _pin(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """Keep a TURN or a TEXT whatever is compacted."""
     return Said(set_pin(agent.session(), " ".join(words), remove=False))
 
 
+@moves
 def _unpin(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """Take a pin back."""
     return Said(set_pin(agent.session(), " ".join(words), remove=True))

@@ -35,6 +35,7 @@ def load(shell: Any) -> None:
     magics.undo = lambda: _undo(shell, magics, transform, matcher)
     setattr(shell, _ATTRIBUTE, magics)
     print(welcome(magics) + fault)
+    magics.door.install()
 
 
 def _made(shell: Any) -> tuple[AgentMagics, str]:

@@ -39,6 +39,14 @@ class Job:
         self.interrupted = False
 
 
+def press_stop() -> None:
+    """Do what the Stop button of a notebook does: interrupt the main thread. From any thread."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        signal.raise_signal(signal.SIGINT)
+
+
 def current_job() -> Job | None:
     """The job in whose context the caller runs: code started by it counts, on any thread that inherits contexts."""
     return _JOB.get()

@@ -20,12 +20,23 @@ _SETTABLE: Final = ("policy", "mode", "threshold", "window_tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """A front end is there, or wants the whole state again. `notebook` is the path it knows it by."""
+    """A front end is there, or wants the whole state again.
+
+    `notebook` is the path it knows the notebook by, `parts` what it wants of the state; None for all.
+    """
 
     kind: ClassVar[Literal["hello"]] = "hello"
     versions: Versions
     client: str = ""
     notebook: str = ""
+    parts: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bye:
+    """A front end does not show anything any more."""
+
+    kind: ClassVar[Literal["bye"]] = "bye"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +215,7 @@ Command: TypeAlias = (
     PreviewCompaction | Compact | Undo | Search | Read | Page | Cells | Question | SetSkill | Stop | Steer | Send
     | StopAgent | Revert | Set | Answer | NotebookPath
 )  # fmt: skip
-FrontMessage: TypeAlias = Hello | Pong | Command
+FrontMessage: TypeAlias = Hello | Bye | Pong | Command
 
 
 class BadMessage(UsageProblem):
@@ -227,12 +238,17 @@ def read_message(data: object, *, package: str = "") -> FrontMessage:
     if kind == "hello":
         fields = _Fields(data, "hello", "")
         versions = Versions(version=fields.whole("version"), least=fields.whole("least"))
-        return Hello(versions=versions, client=fields.text("client", ""), notebook=fields.text("notebook", "", 2_000))
+        return Hello(
+            versions=versions, client=fields.text("client", ""), notebook=fields.text("notebook", "", 2_000),
+            parts=None if data.get("parts") is None else fields.texts("parts", 20),
+        )  # fmt: skip
+    if kind == "bye":
+        return Bye()
     if kind == "pong":
         fields = _Fields(data, "pong", "")
         return Pong(token=fields.text("token"), approvals=fields.flag("approvals", False))
     if kind != "command":
-        raise BadMessage(f"a message of the panel is hello, pong or command, not {_shown(kind)}")
+        raise BadMessage(f"a message of the panel is hello, bye, pong or command, not {_shown(kind)}")
     command_id = data.get("id")
     if not isinstance(command_id, str) or not 0 < len(command_id) <= 80:
         raise BadMessage("a command of the panel needs an id: a text of 1 to 80 characters, not " + _shown(command_id))

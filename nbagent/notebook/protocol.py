@@ -8,15 +8,13 @@ all of it and are loaded by the tests of both sides. A change that an older side
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from nbagent.core.messages import JsonObject
+from nbagent.notebook.comms import LEAST_VERSION, VERSION
 
-TARGET: Final = "nbagent"  # of the one comm; the kernel opens it
-VERSION: Final = 1  # what this side speaks best
-LEAST_VERSION: Final = 1  # the oldest that it still speaks
 MAX_DELTA_BYTES: Final = 4_096  # of one delta, as JSON
 MIN_INTERVAL_S: Final = 0.11  # between two deltas: never more than ten in a second
 MAX_PAGE_ROWS: Final = 200
@@ -331,21 +329,23 @@ class DeltaPacer:
     """Holds back what changed so that the limits are kept: MIN_INTERVAL_S between deltas, MAX_DELTA_BYTES each.
 
     `offer` takes the newest state; what was never sent and is out of date by then is never sent. What does not fit
-    into one delta comes with the next. A turn's start and end (`turn`) and a question go first.
+    into one delta comes with the next. A turn's start and end (`turn`) and a question go first. `only` are the parts
+    that the listener wants, None for all.
     """
 
-    def __init__(self, state: PanelState | None = None) -> None:
-        self._sent = self._newest = (state or PanelState()).to_wire()
+    def __init__(self, state: PanelState | None = None, *, only: Collection[str] | None = None) -> None:
+        self._only = only
+        self._sent = self._newest = self._wanted(state or PanelState())
         self._last_s = float("-inf")
         self.seq = 0
 
-    def begin(self, state: PanelState) -> None:
-        """Take a state that the snapshot to come tells; nothing is sent for it. Only while nobody listens."""
-        self._sent = self._newest = state.to_wire()
-
     def offer(self, state: PanelState) -> None:
         """Take the state as it is now."""
-        self._newest = state.to_wire()
+        self._newest = self._wanted(state)
+
+    def _wanted(self, state: PanelState) -> JsonObject:
+        parts = state.to_wire()
+        return parts if self._only is None else {k: v for k, v in parts.items() if k in self._only}
 
     def due_s(self, now_s: float) -> float | None:
         """Return in how many seconds a delta may go, 0 for now; None when nothing changed."""

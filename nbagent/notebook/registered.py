@@ -6,12 +6,14 @@ this is what `%load_ext` runs, the rest is imported by the first magic that is u
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from IPython.core.magic import Magics, magics_class, no_var_expand
 from traitlets import Enum, Float, Int, Unicode
 
+from nbagent.notebook.panel_door import PanelDoor
 from nbagent.notebook.stopped import NOT_BEGUN, TurnStopped
 from nbagent.notebook.tracker import CellTracker
 from nbagent.notebook.transform import AWAITABLE
@@ -76,6 +78,8 @@ class AgentMagics(Magics):
         self.tracker = CellTracker(shell)
         self.undo: Callable[[], None] = lambda: None
         self._agent: NotebookAgent | None = None
+        self._making = threading.Lock()  # the panel may ask for the agent on a thread of its own
+        self.door = PanelDoor(shell, lambda: self.agent_app)
         for magic in MAGICS:
             function = self._function(magic)
             for kind in magic.kinds:
@@ -120,10 +124,11 @@ class AgentMagics(Magics):
     @property
     def agent_app(self) -> NotebookAgent:
         """The agent of this shell; imported and made at the first use."""
-        if self._agent is None:
-            from nbagent.notebook.app import NotebookAgent
+        from nbagent.notebook.app import NotebookAgent
 
-            self._agent = NotebookAgent(self.shell, self.configured, self.tracker)
+        with self._making:
+            if self._agent is None:
+                self._agent = NotebookAgent(self.shell, self.configured, self.tracker)
         return self._agent
 
     def configured(self) -> dict[str, Any]:
@@ -134,6 +139,7 @@ class AgentMagics(Magics):
 
     def close(self) -> None:
         """Stop to follow the cells, and let go of what the agent holds."""
+        self.door.close()
         self.tracker.unregister()
         if self._agent is not None:
             self._agent.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from nbagent.core.entries import AssistantMessage, Body, Entry, LeafMoved, TurnEnd, UsageReported
@@ -75,6 +76,10 @@ class SessionWriter:
         self._scrub = scrub
         self._lock = threading.RLock()
         self._partial: tuple[Block, ...] = ()
+
+    def held(self) -> AbstractContextManager[object]:
+        """Keep others from writing while the tree is read on another thread."""
+        return self._lock
 
     def write(self, body: Body) -> Entry:
         """Append `body` at the leaf; returns the entry as it stands in the journal (secrets replaced).

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbagent.notebook import panel_commands, panel_results, protocol
-from nbagent.notebook.panel_commands import BadMessage, Compact, Hello, Page, Pong, read_message
+from nbagent.notebook.comms import TARGET
+from nbagent.notebook.panel_commands import BadMessage, Bye, Compact, Hello, Page, Pong, read_message
 from nbagent.notebook.panel_results import HitRow, SkillRow, TurnRow, page_bounds, page_result
 from nbagent.notebook.protocol import (
     MAX_DELTA_BYTES,
@@ -71,7 +72,7 @@ def test_the_categories_of_the_fixture_add_up() -> None:
 def test_the_opening_is_what_the_builders_make() -> None:
     held = bundle("opening")
     opening, hello, answer, asked, pong = (step["data"] for step in held["exchange"])
-    assert held["target"] == protocol.TARGET
+    assert held["target"] == TARGET
     assert opening == welcome("0.1.0")
     assert read_message(hello) == Hello(
         versions=Versions(version=1, least=1), client="jupyterlab 0.1.0", notebook="work/analysis.ipynb"
@@ -237,6 +238,17 @@ def test_a_state_that_went_back_before_it_was_sent_costs_nothing() -> None:
     assert pacer.take(0.05) is None
     pacer.offer(PanelState(turn=TurnPart(step=1)))
     assert pacer.due_s(0.06) is None
+
+
+def test_a_listener_gets_only_the_parts_that_it_wants() -> None:
+    pacer = DeltaPacer(only=("gauge",))
+    assert set(pacer.snapshot(1)["parts"]) == {"gauge"}
+    pacer.offer(PanelState(turn=TurnPart(step=1)))
+    assert pacer.take(0.0) is None
+
+
+def test_bye_is_understood() -> None:
+    assert read_message({"kind": "bye"}) == Bye()
 
 
 def test_a_late_listener_is_told_what_the_others_were_told() -> None:

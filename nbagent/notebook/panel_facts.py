@@ -1,0 +1,217 @@
+"""What the panel shows between turns: figures of the session as parts and rows. Reads; changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from nbagent.core.entries import Compaction
+from nbagent.core.errors import UserError, one_line
+from nbagent.core.view import build_view
+from nbagent.notebook.app import NotebookAgent
+from nbagent.notebook.panel_results import HitRow, SkillRow, TurnRow
+from nbagent.notebook.protocol import (
+    CatalogPart,
+    CompactionPart,
+    GaugePart,
+    PanelState,
+    SessionPart,
+    TreePart,
+    TurnPart,
+)
+from nbagent.runtime.gauge import Occupancy
+from nbagent.runtime.session import Session
+from nbagent.runtime.turn_facts import TurnFacts, turn_facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search in memory gave."""
+
+    rows: tuple[HitRow, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteLines:
+    """Lines of a note."""
+
+    path: str
+    text: str
+    start_line: int
+    total_lines: int
+
+
+class SkillSource(Protocol):
+    """The skills as the panel needs them. All may raise UserError."""
+
+    def rows(self) -> Sequence[SkillRow]:
+        """Return every skill, in prompt order, hidden ones last."""
+        ...
+
+    def summary(self) -> CatalogPart:
+        """Return the skills in short; `revision` is not looked at."""
+        ...
+
+    def switch(self, name: str, *, on: bool) -> str:
+        """Let the model use a skill, or not; returns a line."""
+        ...
+
+
+class MemorySource(Protocol):
+    """Memory as the panel needs it. All may raise UserError."""
+
+    def search(self, query: str, count: int) -> Found:
+        """Return at most `count` hits."""
+        ...
+
+    def read(self, path: str, line: int) -> NoteLines:
+        """Return lines of the note `path`, as a hit names it, from `line` on."""
+        ...
+
+
+class PanelFacts:
+    """Keeps what was counted until something changed. One thread at a time."""
+
+    def __init__(self, agent: NotebookAgent, package: str, skills: SkillSource | None) -> None:
+        self._agent, self._package, self._skills = agent, package, skills
+        self._tree_key: object = None
+        self._gauge_key: object = None
+        self._rows: tuple[TurnRow, ...] = ()
+        self.state = PanelState(session=SessionPart(package=package))
+
+    def refresh(self, *, gauge: bool = True) -> None:
+        """Look at everything again; without `gauge` the figures stay as they are: while a turn runs they are its own.
+
+        What cannot be read is one line in `session.trouble`.
+        """
+        trouble = ""
+        try:
+            self._look(gauge=gauge)
+        except UserError as error:
+            trouble = one_line(str(error))
+        self.state = replace(self.state, session=replace(self.state.session, trouble=trouble))
+
+    def _look(self, *, gauge: bool) -> None:
+        session = self._agent.opened
+        if session is None:
+            self._unopened()
+        else:
+            self._opened(session, gauge=gauge)
+        if self._skills is not None:
+            found = self._skills.summary()
+            known = self.state.catalog
+            same = replace(found, revision=known.revision) == known
+            self.state = replace(self.state, catalog=replace(found, revision=known.revision + (not same)))
+
+    def _unopened(self) -> None:
+        settings = self._agent.settings()
+        gauge = GaugePart(
+            model=settings.model, policy=settings.policy, mode=settings.mode, window_tokens=settings.window_tokens
+        )
+        self._tree_key, self._gauge_key, self._rows = None, None, ()
+        tree = TreePart(revision=self.state.tree.revision + (self.state.tree.total > 0))
+        self.state = replace(
+            self.state, session=SessionPart(package=self._package), gauge=gauge, tree=tree, compaction=CompactionPart()
+        )
+
+    def _opened(self, session: Session, *, gauge: bool) -> None:
+        with session.runner.writer.held():
+            self._read_tree(session)
+        part = SessionPart(name=session.place.name, package=self._package, replay=session.cassette is not None)
+        self.state = replace(self.state, session=part)
+        key = (id(session), session.tree.leaf, session.settings, tuple(self._agent.numbers.items()), session.model_name)
+        if gauge and key != self._gauge_key:
+            self.state = replace(self.state, gauge=gauge_part(session))
+            self._gauge_key = key
+
+    def _read_tree(self, session: Session) -> None:
+        key = (id(session), len(session.tree), session.tree.leaf, self._agent.runs)
+        if key == self._tree_key:
+            return
+        self._rows = turn_rows(turn_facts(session.tree), runs=self._agent.runs)
+        self._tree_key = key
+        revision = self.state.tree.revision + 1
+        self.state = replace(
+            self.state, tree=tree_part(self._rows, revision=revision), compaction=compaction_part(session)
+        )
+
+    @property
+    def turns(self) -> tuple[TurnRow, ...]:
+        """Every turn, in the order written."""
+        return self._rows
+
+    @property
+    def last_turn(self) -> TurnPart:
+        """The turn one is at."""
+        row = next((r for r in self._rows if r.leaf), None)
+        return TurnPart() if row is None else TurnPart(turn=row.turn, number=row.number, outcome=row.outcome)
+
+
+def gauge_part(session: Session) -> GaugePart:
+    """Return how full the context is: the figures of `%context`."""
+    held: Occupancy = session.occupancy()
+    budget = held.budget
+    return GaugePart(
+        model=session.current_model(), policy=session.settings.policy, mode=session.settings.mode,
+        window_tokens=budget.window_tokens, threshold_tokens=round(budget.threshold_share * budget.window_tokens),
+        used_tokens=held.used_tokens, level=budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
+        cache_hit_rate=held.cache_hit_rate, cost_usd=held.cost_usd, estimated=held.estimated,
+    )  # fmt: skip
+
+
+def compaction_part(session: Session) -> CompactionPart:
+    """Return the compaction in force."""
+    path = session.tree.path()
+    current = build_view(path).compaction
+    body = next((e.body for e in reversed(path) if e.id == current), None) if current else None
+    if current is None or not isinstance(body, Compaction):
+        return CompactionPart()
+    return CompactionPart(
+        entry=current, reason=body.reason, before_tokens=body.before_tokens, after_tokens=body.after_tokens
+    )
+
+
+def turn_rows(facts: Sequence[TurnFacts], *, runs: bool) -> tuple[TurnRow, ...]:
+    """Return the turns as rows; one without an end is broken off unless a turn `runs`."""
+    children = Counter(f.parent for f in facts)
+    return tuple(
+        TurnRow(
+            turn=f.turn, number=f.number, parent=f.parent or "", cell=f.cell, prompt=f.prompt,
+            outcome="broken off" if f.outcome == "running" and not runs else f.outcome, model=f.model, steps=f.steps,
+            cost_usd=f.cost_usd, current=f.current, leaf=f.leaf, stale=f.stale, forked=children[f.parent] > 1,
+        )
+        for f in facts
+    )  # fmt: skip
+
+
+def tree_part(rows: Sequence[TurnRow], *, revision: int) -> TreePart:
+    """Return the turns in short."""
+    return TreePart(
+        revision=revision, total=len(rows), current=sum(r.current for r in rows), stale=sum(r.stale for r in rows),
+        leaf=next((r.turn for r in rows if r.leaf), ""),
+    )  # fmt: skip
+
+
+def cells_of(rows: Sequence[TurnRow], cells: Sequence[str]) -> list[TurnRow]:
+    """Return the turn of each cell of `cells` that has one: that on the current path, else the newest."""
+    wanted, found = set(cells), dict[str, TurnRow]()
+    for row in rows:
+        known = found.get(row.cell)
+        if row.cell in wanted and not (known is not None and known.current and not row.current):
+            found[row.cell] = row
+    return list(found.values())
+
+
+def matching(rows: Sequence[SkillRow] | Sequence[TurnRow], text: str) -> list[SkillRow | TurnRow]:
+    """Return the rows that hold every word of `text`, in their order."""
+    words = text.casefold().split()
+    return [row for row in rows if all(w in _searched(row) for w in words)]
+
+
+def _searched(row: SkillRow | TurnRow) -> str:
+    if isinstance(row, SkillRow):
+        return f"{row.name} {row.source} {row.description} {row.reason}".casefold()
+    return f"{row.turn} {row.number} {row.prompt} {row.outcome} {row.model}".casefold()

@@ -1,0 +1,358 @@
+"""The panel's comm in a real kernel: opened, answered beside a running cell and after it, closed, dead."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbagent.notebook.protocol import MAX_DELTA_BYTES, size_bytes
+from tests.fakes.messages_api import FakeMessagesAPI, call, reply
+from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, texts
+from tests.notebook.kernel_harness import Result
+from tests.notebook.panel_client import PanelClient
+
+pytestmark = pytest.mark.kernel
+SLOW = reply("word " * 120, delta_delay_s=0.03)
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentKernel]:
+    with running(tmp_path_factory.mktemp("kernel")) as started:
+        yield started
+
+
+@contextmanager
+def panel_of(kernel: AgentKernel, **options: Any) -> Iterator[PanelClient]:
+    """A front end with a panel."""
+    panel = PanelClient(kernel, **options)
+    try:
+        yield panel
+    finally:
+        panel.close()
+
+
+class Running:
+    """A cell that runs while the test goes on."""
+
+    def __init__(self, kernel: AgentKernel, code: str, **options: Any) -> None:
+        self._found: list[Result] = []
+        message_id = kernel.send(code, cell_id=options.pop("cell_id", None))
+        self._thread = threading.Thread(target=lambda: self._found.append(kernel.finish(message_id, **options)))
+        self._thread.start()
+
+    @property
+    def runs(self) -> bool:
+        return self._thread.is_alive()
+
+    def result(self) -> Result:
+        self._thread.join(60)
+        return self._found[0]
+
+
+def test_the_kernel_opens_the_comm_and_answers_hello_with_the_state(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel) as panel, FakeMessagesAPI(["hello"]) as fake:
+        kernel.begin(tmp_path, fake)
+        answer = panel.hello()
+        assert answer["kind"] == "snapshot"
+        assert answer["parts"]["gauge"]["model"]
+        assert answer["parts"]["session"]["package"]
+        assert fake.requests == []
+
+
+def test_a_front_end_that_cannot_answer_gets_no_comm(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel) as panel:
+        kernel.begin(tmp_path, load=False)
+        loaded = kernel.run("%load_ext nbagent", allow_stdin=False)
+        assert loaded.of("comm_open") == []
+        panel.read(0.2)
+        assert panel.messages == []
+        later = kernel.run("1")  # a person's front end comes to this kernel
+        assert later.status == "ok"
+        assert panel.hello()["kind"] == "snapshot"
+
+
+def test_loading_prints_what_it_printed_without_a_panel(kernel: AgentKernel, tmp_path: Path) -> None:
+    loaded = kernel.begin(tmp_path)
+    assert sorted(m["msg_type"] for m in loaded.messages) == ["comm_open", "stream"]
+
+
+def test_an_older_panel_gets_one_line_and_cells_go_on(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel) as panel, FakeMessagesAPI(["hello"]) as fake:
+        kernel.begin(tmp_path, fake)
+        answer = panel.hello(version=0, least=0)
+        assert answer["kind"] == "mismatch"
+        assert "update the panel where JupyterLab runs" in answer["line"]
+        assert "hello" in shown(kernel.run(agent("hi")))
+        assert panel.of("delta") == []
+
+
+def test_the_gauge_moves_while_text_streams_and_within_the_limits(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([reply("word " * 2_000, delta_delay_s=0.005)]) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_WINDOW_TOKENS="20000")
+        panel.hello()
+        cell = Running(kernel, agent("hi"))
+        panel.until(lambda p: p["turn"]["status"] == "running")
+        panel.until(lambda p: p["turn"]["delivers"])
+        figures = set()
+        while cell.runs:
+            panel.read(0.05)
+            if panel.parts["turn"]["status"] == "running":
+                figures.add(panel.parts["gauge"]["used_tokens"])
+        assert cell.result().status == "ok"
+        panel.until(lambda p: p["turn"]["status"] == "idle" and p["tree"]["total"] == 1)
+        assert len(figures) >= 4
+        for message in panel.of("delta"):
+            assert size_bytes(message) <= MAX_DELTA_BYTES
+        assert [m["seq"] for m in panel.of("delta")] == list(range(1, len(panel.of("delta")) + 1))
+        gauge = panel.parts["gauge"]
+        assert sum(gauge["categories"].values()) == gauge["used_tokens"]
+        assert panel.parts["turn"]["outcome"] == "completed"
+
+
+def test_stop_steer_and_pages_work_beside_a_running_cell_by_subshell(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([SLOW, SLOW]) as fake:
+        kernel.begin(tmp_path, fake)
+        panel.hello()
+        cell = Running(kernel, agent("one"))
+        panel.until(lambda p: p["turn"]["delivers"])
+        page = panel.ask("page", of="tree")
+        assert [r["outcome"] for r in page["result"]["rows"]] == ["running"]
+        assert panel.ask("steer", text="be brief")["line"] == "The agent hears it before its next step."
+        assert panel.ask("undo")["status"] == "queued"
+        assert panel.parts["queue"]["total"] == 1 or panel.until(lambda p: p["queue"]["total"] == 1)
+        assert cell.runs
+        assert panel.ask("stop") == {"kind": "reply", "id": "p4", "status": "ok", "line": "Stopping.", "result": None}
+        assert error_line(cell.result()).startswith("Stopped")
+        done = panel.reply("p3", number=2)
+        assert done["status"] == "error"
+        assert "no compaction to take back" in done["line"]
+        panel.until(lambda p: p["queue"]["total"] == 0 and p["turn"]["outcome"] == "stopped")
+        assert panel.ask("stop")["line"] == "no turn runs; there is nothing to stop"
+
+
+def test_a_cell_that_computes_is_stopped_too(kernel: AgentKernel, tmp_path: Path) -> None:
+    code = "print('GO', flush=True)\nwhile True: pass"
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([reply("x", call("python", {"code": code}))]) as fake:
+        kernel.begin(tmp_path, fake)
+        panel.hello()
+        cell = Running(kernel, agent("one"))
+        panel.until(lambda p: p["turn"]["activity"].startswith("running python"))
+        assert panel.ask("stop")["status"] == "ok"
+        assert error_line(cell.result()).startswith("Stopped")
+
+
+def test_without_subshells_commands_wait_and_are_done_after_the_cell(kernel: AgentKernel, tmp_path: Path) -> None:
+    code = "import time; time.sleep(1.5)"
+    with panel_of(kernel) as panel, FakeMessagesAPI([reply("x", call("python", {"code": code})), "done"]) as fake:
+        kernel.begin(tmp_path, fake)
+        panel.hello()
+        cell = Running(kernel, f"%%time\n{agent('one')}")  # not awaited: the main thread is taken for the whole turn
+        panel.until(lambda p: p["turn"]["status"] == "running")
+        page = panel.command("page", of="tree")
+        panel.read(0.5)
+        assert panel.of("reply") == []
+        assert panel.parts["turn"]["delivers"] is False
+        assert cell.result().status == "ok"
+        assert panel.reply(page)["result"]["rows"][0]["outcome"] == "completed"
+
+
+def test_a_compaction_is_shown_edited_applied_and_taken_back(kernel: AgentKernel, tmp_path: Path) -> None:
+    note = "## Goal\nCount words.\n## Constraints\n- none\n## Decisions\n- none\n## Open\n- none\n## Next\n- go on"
+    turns = [reply("word " * 800) for _ in range(3)]
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([*turns, note, "after"]) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_WINDOW_TOKENS="20000")
+        for i in range(3):
+            assert kernel.run(agent(f"tell me {i} " + "context " * 300)).status == "ok"
+        panel.hello()
+        before = panel.parts["gauge"]["used_tokens"]
+        shown_first = panel.ask("preview_compaction", focus="the words")
+        assert shown_first["status"] == "ok", shown_first
+        found = shown_first["result"]
+        assert (found["applied"], found["after_tokens"] < found["before_tokens"]) == (False, True)
+        assert panel.parts["compaction"]["entry"] == ""
+        edited = found["note"] + "\n- keep the WORDS list"
+        applied = panel.ask("compact", note=edited)
+        assert applied["status"] == "ok", applied
+        assert applied["result"]["applied"] is True
+        assert "keep the WORDS list" in applied["result"]["note"]
+        after = panel.until(lambda p: p["compaction"]["entry"] != "")["gauge"]["used_tokens"]
+        assert after < before
+        requests = len(fake.requests)
+        assert panel.ask("undo")["status"] == "ok"
+        panel.until(lambda p: p["compaction"]["entry"] == "" and p["gauge"]["used_tokens"] > after)
+        assert len(fake.requests) == requests
+        assert "keep the WORDS list" not in str(sent(fake)[-1])
+        assert "after" in shown(kernel.run(agent("and now")))
+
+
+def test_revert_and_set_act_between_turns_and_the_tree_says_so(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI(["one", "two", "three"]) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("a"), cell_id="c1")
+        kernel.run(agent("b"), cell_id="c2")
+        panel.hello()
+        rows = panel.ask("page", of="tree")["result"]["rows"]
+        assert [(r["prompt"].strip(), r["leaf"]) for r in rows] == [("a", False), ("b", True)]
+        assert panel.ask("revert", turn=rows[0]["turn"])["status"] == "ok"
+        panel.until(lambda p: p["tree"]["leaf"] == rows[0]["turn"])
+        cells = panel.ask("cells", cells=["c1", "c2", "c9"])["result"]["rows"]
+        assert [(r["cell"], r["current"]) for r in cells] == [("c1", True), ("c2", False)]
+        assert panel.ask("set", policy="pi", mode="plan")["status"] == "ok"
+        panel.until(lambda p: (p["gauge"]["policy"], p["gauge"]["mode"]) == ("pi", "plan"))
+        assert panel.ask("set", mode="wild")["status"] == "error"
+        assert kernel.run(agent("c"), cell_id="c3").status == "ok"
+        assert [t.strip() for t in texts(sent(fake)[-1])] == ["a", "c"]
+
+
+def test_what_a_cell_changes_reaches_the_panel(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel) as panel, FakeMessagesAPI(["one"]) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("a"))
+        panel.hello()
+        kernel.run("%context set window=50000")
+        panel.until(lambda p: p["gauge"]["window_tokens"] == 50_000)
+
+
+def test_a_question_is_answered_by_a_button_and_not_asked_below_the_cell(kernel: AgentKernel, tmp_path: Path) -> None:
+    script = [reply("x", call("python", {"code": "print(6 * 7)"})), "done"]
+    with panel_of(kernel, subshell=True, approvals=True) as panel, FakeMessagesAPI(script) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_MODE="ask")
+        panel.hello()
+        cell = Running(kernel, agent("go"))
+        question = panel.until(lambda p: p["approval"]["approval"])["approval"]
+        assert question["tool"] == "python"
+        assert "print(6 * 7)" in question["text"]
+        assert [c["answer"] for c in question["choices"]] == ["y", "t", "a", "n"]
+        assert panel.ask("question", approval=question["approval"])["result"]["text"].endswith("[n]o: ")
+        assert panel.ask("answer", approval=question["approval"], answer="q")["status"] == "error"
+        assert panel.ask("answer", approval=question["approval"], answer="y")["status"] == "ok"
+        result = cell.result()
+        assert result.status == "ok"
+        assert "42" in shown(result)
+        assert "Allow?" not in shown(result)
+        panel.until(lambda p: p["approval"]["approval"] == "")
+        late = panel.ask("answer", approval=question["approval"], answer="n")
+        assert late["line"] == "that question is not open any more"
+
+
+@pytest.mark.parametrize("options", [{"approvals": False}, {"approvals": True, "pongs": False}])
+def test_a_panel_that_shows_no_questions_leaves_them_below_the_cell(
+    kernel: AgentKernel, tmp_path: Path, options: dict[str, bool]
+) -> None:
+    script = [reply("x", call("python", {"code": "print(6 * 7)"})), "done"]
+    with panel_of(kernel, subshell=True, **options) as panel, FakeMessagesAPI(script) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_MODE="ask")
+        panel.hello()
+        cell = Running(kernel, agent("go"), answers=["y"])
+        while cell.runs:
+            panel.read(0.05)
+            assert panel.parts["approval"]["approval"] == ""
+        assert "42" in shown(cell.result())
+
+
+def test_stop_takes_an_open_question_away(kernel: AgentKernel, tmp_path: Path) -> None:
+    script = [reply("x", call("python", {"code": "print(6 * 7)"})), "done"]
+    with panel_of(kernel, subshell=True, approvals=True) as panel, FakeMessagesAPI(script) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_MODE="ask")
+        panel.hello()
+        cell = Running(kernel, agent("go"))
+        panel.until(lambda p: p["approval"]["approval"])
+        panel.ask("stop")
+        assert error_line(cell.result()).startswith("Stopped")
+        panel.until(lambda p: p["approval"]["approval"] == "" and p["turn"]["status"] == "idle")
+
+
+def test_a_comm_closed_by_the_front_end_is_not_opened_again(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel) as panel, FakeMessagesAPI(["one", "two"]) as fake:
+        kernel.begin(tmp_path, fake)
+        panel.hello()
+        close = panel.client.session.msg("comm_close", {"comm_id": panel.comm_id, "data": {}})
+        panel.client.shell_channel.send(close)
+        result = kernel.run(agent("hi"))
+        assert "one" in shown(result)
+        assert result.of("comm_open") == []
+        assert "two" in shown(kernel.run(agent("again")))
+
+
+def test_unloading_closes_the_comm_and_ends_the_thread(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel) as panel:
+        kernel.begin(tmp_path)
+        panel.hello()
+        names = "sorted(t.name for t in __import__('threading').enumerate() if t.name.startswith('nbagent'))"
+        assert kernel.value(names) == ["nbagent-panel"]
+        kernel.run("%unload_ext nbagent")
+        panel.read(0.3)
+        assert panel.closed
+        assert kernel.value(names) == []
+
+
+def test_two_windows_share_the_comm_and_each_knows_its_replies(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel) as one, panel_of(kernel) as two, FakeMessagesAPI(["hello"]) as fake:
+        kernel.begin(tmp_path, fake)
+        one.hello()
+        two.hello()
+        kernel.run(agent("hi"))
+        for panel in (one, two):
+            panel.until(lambda p: p["tree"]["total"] == 1 and p["turn"]["status"] == "idle")
+        one.post({"kind": "command", "id": "one-1", "name": "page", "of": "tree"})
+        assert one.reply("one-1")["result"]["total"] == 1
+        assert two.reply("one-1")["id"] == "one-1"  # seen, and passed over by its id
+        assert one.parts == two.parts
+
+
+def test_a_message_that_is_none_of_ours_is_answered_with_a_line_or_passed_over(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel) as panel:
+        kernel.begin(tmp_path)
+        panel.hello()
+        for data in (7, None, {"kind": "nothing"}, {"kind": "command"}):
+            panel.post(data)
+        assert "does not know the command" in panel.ask("fly")["line"]
+        assert panel.ask("search", query="x")["status"] in ("ok", "error")
+
+
+def test_a_page_before_any_turn_is_empty(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel) as panel:
+        kernel.begin(tmp_path)
+        panel.hello()
+        result = panel.ask("page", of="tree")["result"]
+        assert (result["rows"], result["total"]) == ([], 0)
+        assert panel.ask("undo")["line"].startswith("there is no conversation yet")
+
+
+def test_a_page_loaded_in_mid_turn_shows_the_turn(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([SLOW]) as fake:
+        kernel.begin(tmp_path, fake)
+        cell = Running(kernel, agent("one"))
+        deadline = time.monotonic() + 20
+        while not fake.requests and time.monotonic() < deadline:
+            time.sleep(0.05)
+        parts = panel.hello()["parts"]
+        assert parts["turn"]["status"] == "running"
+        assert panel.until(lambda p: p["gauge"]["used_tokens"] > 0)
+        panel.ask("stop")
+        assert cell.result().status == "error"
+
+
+def test_a_kernel_that_dies_leaves_a_conversation_that_opens_again(tmp_path: Path) -> None:
+    with running(tmp_path / "kernel") as kernel, FakeMessagesAPI([SLOW, "after"]) as fake:
+        with panel_of(kernel, subshell=True) as panel:
+            (tmp_path / "work").mkdir()
+            kernel.begin(tmp_path / "work", fake, NBAGENT_SESSION="s")
+            panel.hello()
+            kernel.send(agent("one"))
+            panel.until(lambda p: p["turn"]["status"] == "running")
+            kernel.kill()
+        kernel.restart()
+        with panel_of(kernel, subshell=True) as panel:
+            kernel.begin(tmp_path / "work", fake, NBAGENT_SESSION="s")
+            panel.hello()
+            rows = panel.ask("page", of="tree")["result"]["rows"]
+            assert [r["outcome"] for r in rows] == ["broken off"]
+            assert panel.parts["turn"]["status"] == "idle"
+            assert "after" in shown(kernel.run(agent("two")))
