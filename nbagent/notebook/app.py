@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbagent.core.effects import Notice, StepBegan, TextDelta, ThinkingDelta, ToolEnded, TurnBegan, TurnEvent
 from nbagent.core.errors import Diagnostic, TurnFailed, UsageProblem
@@ -16,12 +17,12 @@ from nbagent.notebook.cells import CellSite, source_hash
 from nbagent.notebook.host import Engine, Jobs, TurnStopped, host_async, host_sync
 from nbagent.notebook.live import LiveDisplay, notebook_callables, terminal_publish
 from nbagent.notebook.open_notebook import ShellNotebook
+from nbagent.notebook.panel_hooks import PanelHooks
 from nbagent.notebook.shell import ShellKernel
 from nbagent.notebook.stopped import NOT_BEGUN
 from nbagent.notebook.tracker import CellTracker, is_interactive, notebook_file, raw_source
 from nbagent.notebook.turnstile import Turnstile
 from nbagent.notebook.whereabouts import Whereabouts
-from nbagent.runtime.approvals import Ask as AskPerson
 from nbagent.runtime.doors import CellRun, Settings, load_settings, model_is_ready
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
@@ -53,22 +54,6 @@ class Ask:
     suffix: str = ""
 
 
-class PanelHooks(Protocol):
-    """What a turn tells the panel, when somebody listens. None of it may raise or take long."""
-
-    def on_event(self, event: TurnEvent) -> None:
-        """Something happened in the turn; engine's thread."""
-        ...
-
-    def asking(self, below: AskPerson) -> AskPerson:
-        """Return how the person is asked: by buttons where they can be answered now, else by `below`, the cell."""
-        ...
-
-    def turn_over(self) -> None:
-        """The turn has ended and the conversation is free."""
-        ...
-
-
 class NotebookAgent:
     """The agent of one shell. Made at the first use; `tracker` follows the cells since the extension was loaded."""
 
@@ -90,6 +75,7 @@ class NotebookAgent:
         self._events: dict[str, list[TurnEvent]] = {}
         self._configured = configured
         self._session: Session | None = None
+        self._opening = threading.RLock()  # the panel may be the first to need it
         self._seen: list[SeenCell] = []
         self._untold: list[CellRun] = []
         self._asked_in_cell: tuple[int, int] = (0, 0)
@@ -118,15 +104,16 @@ class NotebookAgent:
     def session(self) -> Session:
         """Return the session, opened at the first call; settings are read anew each time."""
         settings = self.settings()
-        if self._session is None:
-            self._session = Session.open(
-                folder=self.folder(), notebook=self.notebook_path(), settings=settings, home=Path(settings.home)
-            )
-            self.problems.extend(self._session.opened.diagnostics)
-        else:
-            self._session.reconfigure(settings)
-        self._session.runner.numbers = self.numbers
-        return self._session
+        with self._opening:
+            if self._session is None:
+                self._session = Session.open(
+                    folder=self.folder(), notebook=self.notebook_path(), settings=settings, home=Path(settings.home)
+                )
+                self.problems.extend(self._session.opened.diagnostics)
+            else:
+                self._session.reconfigure(settings)
+            self._session.runner.numbers = self.numbers
+            return self._session
 
     @property
     def runs(self) -> bool:

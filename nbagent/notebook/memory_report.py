@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, overload
 
@@ -13,12 +13,16 @@ from nbagent.notebook.tables import Code, Document, Line, Table, displayable
 class WhyView(Protocol):
     """The parts of a score."""
 
-    keyword: float
-    vector: float
-    prior: float
-    decay: float
-    diversity: float
-    parts: Mapping[str, float]
+    @property
+    def keyword(self) -> float: ...
+    @property
+    def vector(self) -> float: ...
+    @property
+    def prior(self) -> float: ...
+    @property
+    def decay(self) -> float: ...
+    @property
+    def diversity(self) -> float: ...
 
 
 class HitView(Protocol):
@@ -115,7 +119,7 @@ class MemoryHits(Sequence[HitView]):
             if hit.contradicts:
                 pieces.append(Line(text=f"older than {hit.contradicts}, which says otherwise"))
             pieces.append(Code(text=hit.snippet))
-            pieces.append(Line(text=_why(hit.why), dim=True))
+            pieces.append(Line(text=why_words(hit.why), dim=True))
         return [*pieces, Line(text=self.note, dim=True)]
 
 
@@ -126,7 +130,8 @@ def _origin(provenance: Any) -> str:
     return ", ".join(filter(None, words))
 
 
-def _why(why: WhyView) -> str:
+def why_words(why: WhyView) -> str:
+    """Return what a score is made of."""
     named = (("keyword", why.keyword), ("vector", why.vector), ("prior", why.prior), ("diversity", why.diversity))
     words = [f"{name} {value:.2f}" for name, value in named if value]
     age = f", age ×{why.decay:.2f}" if why.decay != 1 else ""

@@ -55,11 +55,12 @@ class PanelDoor:
         """Return the bridge, made at the first call; takes a while then."""
         from nbagent import __version__
         from nbagent.notebook.bridge import Bridge
+        from nbagent.notebook.panel_sources import SessionMemory
 
         with self._lock:
             if self._bridge is None:
                 agent = self._agent()
-                self._bridge = agent.panel = Bridge(agent, package=__version__)
+                self._bridge = agent.panel = Bridge(agent, package=__version__, memory=SessionMemory(agent))
             return self._bridge
 
     def _received(self, message: Any) -> None:

@@ -313,7 +313,27 @@ def test_a_message_that_is_none_of_ours_is_answered_with_a_line_or_passed_over(k
         for data in (7, None, {"kind": "nothing"}, {"kind": "command"}):
             panel.post(data)
         assert "does not know the command" in panel.ask("fly")["line"]
-        assert panel.ask("search", query="x")["status"] in ("ok", "error")
+        assert panel.ask("search", query="x")["result"]["note"] == "Nothing in memory matches 'x'."
+
+
+def test_memory_is_searched_and_read_beside_a_running_cell(kernel: AgentKernel, tmp_path: Path) -> None:
+    (tmp_path / ".nbagent/memory").mkdir(parents=True)
+    (tmp_path / ".nbagent/memory/ports.md").write_text("# Ports\n\nThe database listens on port 5433.\n")
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([SLOW]) as fake:
+        kernel.begin(tmp_path, fake)
+        panel.hello()
+        cell = Running(kernel, agent("one"))
+        panel.until(lambda p: p["turn"]["delivers"])
+        found = panel.ask("search", query="which port does the database use")["result"]["rows"]
+        assert found[0]["relative"] == ".nbagent/memory/ports.md"
+        assert "5433" in found[0]["snippet"]
+        lines = panel.ask("read", path=found[0]["path"], line=3)["result"]
+        assert (lines["text"].startswith("The database"), lines["start_line"]) == (True, 3)
+        assert panel.ask("read", path="../../etc/passwd")["status"] == "error"
+        assert cell.runs
+        assert panel.ask("search", query=" ")["result"]["rows"] == []
+        panel.ask("stop")
+        cell.result()
 
 
 def test_a_page_before_any_turn_is_empty(kernel: AgentKernel, tmp_path: Path) -> None:
