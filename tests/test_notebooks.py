@@ -200,10 +200,10 @@ def answered(folder: Path, name: str, answer: str, source: str) -> dict[str, lis
 @pytest.mark.parametrize(
     ("leave_out", "why"),
     [
-        ("{1, 6}", "the beginning is cached"),
-        ("{6}", "a call and its result go together"),
-        ("{5, 6, 15}", "the answer of turn 3 is gone"),
-        ("{7}", "that is more than half"),
+        ("{1, 7}", "the beginning is cached"),
+        ("{7}", "a call and its result go together"),
+        ("{6, 7, 16}", "the answer of turn 3 is gone"),
+        ("{8}", "that is more than half"),
     ],
 )
 def test_an_answer_of_tutorial_2_that_breaks_a_rule_is_told_which(leave_out: str, why: str, tmp_path: Path) -> None:

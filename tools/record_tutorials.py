@@ -96,7 +96,7 @@ def _execute(source: str, folder: Path, *, first: str | None = None) -> Any:
     gone = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "JPY_SESSION_NAME", "PYTHONHASHSEED")
     environ = {k: v for k, v in os.environ.items() if k not in gone and not k.startswith("NBAGENT_")}
     with tempfile.TemporaryDirectory(prefix="nbagent-home-") as home:
-        environ |= {"NBAGENT_HOME": home, "NBAGENT_OFFLINE": "1", "TZ": "UTC"}
+        environ |= {"HOME": home, "NBAGENT_HOME": f"{home}/.nbagent", "NBAGENT_OFFLINE": "1", "TZ": "UTC"}
         environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), environ.get("PYTHONPATH", "")])
         client = NotebookClient(
             notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", record_timing=False,
@@ -217,12 +217,14 @@ def _name_no_folders(runner: Any) -> None:
     """
     from nbagent.core.entries import Entry, body_from_dict, body_to_dict
     from nbagent.core.messages import Prefix
+    from nbagent.runtime.neutral import PACKAGE
 
     libraries = sysconfig.get_path("purelib")
     made, scrubbed = type(runner).new_prefix, runner.writer._scrub
 
     def neutral(text: str) -> str:
-        return text.replace(libraries + os.sep, "").replace(str(runner.folder), ".")
+        text = text.replace(str(PACKAGE), PACKAGE.name).replace(libraries + os.sep, "")
+        return text.replace(str(runner.folder), ".")
 
     def scrub(entry: Any) -> Any:
         entry = scrubbed(entry)

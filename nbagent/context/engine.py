@@ -247,10 +247,10 @@ class Engine:
             skills=self.skills_note(replaced), recent=recent,
             pins=pinned_texts(replaced, view.pins, self.budget.window_tokens // SHARE, count),
         )  # fmt: skip
-        told = any(isinstance(e.body, Snapshot) and "files" in e.body.topics for e in kept)
+        told = any(isinstance(e.body, Snapshot) and {"files", "skills"}.intersection(e.body.topics) for e in kept)
         details = {
             "policy": self.policy.name, "handoff": note.text, "template": style.template,
-            **({} if told else self.fresh_prefix()),  # what the kept part tells of a changed file is told once
+            **({} if told else self.fresh_prefix()),  # what the kept part tells of a change is told once
         }  # fmt: skip
         return Compaction(first_kept=first_kept, note=compose_note(parts), reason=move.reason, details=details)
 

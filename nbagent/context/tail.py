@@ -14,6 +14,7 @@ from typing import Any
 from nbagent.core.entries import Compaction, Entry, Restore, Snapshot
 from nbagent.core.messages import JsonObject
 
+SKILLS = "skills"  # a topic, and the key of what the model knows of them
 MAX_NAMES = 40
 MAX_CELLS = 20
 MAX_LINE = 160
@@ -45,7 +46,8 @@ class Surroundings:
 
     `kernel` names this run of the kernel, so that a restart is noticed. `files` maps a start-up
     file (instructions, memory) to its text. `masked` are tools narrowed away for this turn.
-    `marks` go into the snapshot's state: what later tails have to know of the `notes`.
+    `skills` says what changed in the list of skills. `marks` go into the snapshot's state: what later tails have to
+    know of `notes` and `skills`.
     """
 
     today: str
@@ -57,21 +59,24 @@ class Surroundings:
     file_marks: Mapping[str, str] = field(default_factory=dict)
     masked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    skills: str = ""
     marks: Mapping[str, Any] = field(default_factory=dict)
 
 
 def last_state(path: Sequence[Entry]) -> JsonObject:
     """Return the state that the snapshots on `path` add up to; a prefix made anew tells of the files as well."""
     state: dict[str, Any] = {}
-    before: dict[str, Any] = {}
+    before: dict[str, dict[str, Any]] = {}
     for entry in path:
         body = entry.body
         if isinstance(body, Snapshot):
             state.update(body.state)
         elif isinstance(body, Compaction) and "files" in body.details:
-            before[entry.id], state["files"] = state.get("files"), body.details["files"]
+            anew = {key: body.details[key] for key in ("files", SKILLS) if key in body.details}
+            before[entry.id] = {key: state.get(key) for key in anew}
+            state.update(anew)
         elif isinstance(body, Restore) and body.cancels in before:
-            state["files"] = before.pop(body.cancels)
+            state.update(before.pop(body.cancels))
     return state
 
 
@@ -85,7 +90,34 @@ def told_state(path: Sequence[Entry], shown: Collection[str]) -> JsonObject:
         told = next((e for e in reversed(path) if isinstance(e.body, Snapshot) and topic in e.body.topics), None)
         if told is not None and told.id not in shown:
             state.pop(key, None)
+    if _hides_skills(path, shown):
+        state[SKILLS] = _skills_listed(path)
     return state
+
+
+def _anew(path: Sequence[Entry]) -> int:
+    """Return after which entry of `path` the prefix in force was made: its last compaction that holds, else 0."""
+    cancelled = {e.body.cancels for e in path if isinstance(e.body, Restore)}
+    made = (
+        i for i, e in enumerate(path)
+        if isinstance(e.body, Compaction) and SKILLS in e.body.details and e.id not in cancelled
+    )  # fmt: skip
+    return max(made, default=0)
+
+
+def _hides_skills(path: Sequence[Entry], shown: Collection[str]) -> bool:
+    """Tell whether a change of the skills that was told after the list was made is hidden by a note."""
+    told = (e for e in path[_anew(path) :] if isinstance(e.body, Snapshot) and SKILLS in e.body.topics)
+    return any(e.id not in shown for e in told)
+
+
+def _skills_listed(path: Sequence[Entry]) -> Any:
+    """Return the mark of the skills that the prefix in force lists, None for one that lists none."""
+    body = path[_anew(path)].body
+    if isinstance(body, Compaction):
+        return body.details.get(SKILLS)
+    first = next((e.body for e in path if isinstance(e.body, Snapshot) and SKILLS in e.body.state), None)
+    return None if first is None or SKILLS in first.topics else first.state[SKILLS]
 
 
 def compose(before: JsonObject, now: Surroundings, *, first: bool) -> Snapshot | None:
@@ -115,6 +147,8 @@ def compose(before: JsonObject, now: Surroundings, *, first: bool) -> Snapshot |
         tell("files", text)
     if text := _mask_line(tuple(before.get("masked") or ()), now.masked):
         tell("tools", text)
+    if now.skills:
+        tell(SKILLS, now.skills)
     for note in now.notes:
         tell("notes", note)
     if not lines:

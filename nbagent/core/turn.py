@@ -95,9 +95,9 @@ class Limits:
 class TurnInput:
     """What a turn starts from.
 
-    `start` and `prompt` are None for a turn that goes on (`%agent resume`). `spent_session_usd`
-    and `spent_day_usd` are what was spent before it. `assemble(view, start, max_tokens)` makes
-    the request, `price(model, usage)` gives dollars. `before_call` manages the context before each call and
+    `start` and `prompt` are None for a turn that goes on (`%agent resume`). `brought` is what is written after the
+    prompt. `spent_session_usd` and `spent_day_usd` are what was spent before it. `assemble(view, start, max_tokens)`
+    makes the request, `price(model, usage)` gives dollars. `before_call` manages the context before each call and
     returns the line that ends the turn, None to go on; `on_overflow` makes the context smaller after the
     provider said that it does not fit, and says whether it did.
     """
@@ -108,6 +108,7 @@ class TurnInput:
     output_tokens: Callable[[Any], int]
     start: TurnStart | None = None
     prompt: tuple[Any, ...] = ()
+    brought: tuple[Body, ...] = ()
     snapshot: Snapshot | None = None
     limits: Limits = field(default_factory=Limits)
     reply_tokens: int = 16_000
@@ -237,6 +238,8 @@ class _Run:
         if turn.snapshot is not None:
             yield from self.append(turn.snapshot)
         yield from self.append(UserMessage(blocks=tuple(turn.prompt)))
+        for body in turn.brought:
+            yield from self.append(body)
         return False
 
     def go_on(self) -> Generator[Effect, Any, bool]:

@@ -25,6 +25,7 @@ from nbagent.core.entries import (
     Pruning,
     Report,
     Restore,
+    SkillUse,
     Snapshot,
     Steering,
     ToolResult,
@@ -41,7 +42,7 @@ from nbagent.core.messages import Block, Prefix, canonical, tool_calls
 FORMAT, VERSION = "nbagent-cassette", 1
 HOW = "set a key or a local model, or restore the text"
 _MOVES = (Pruning, Compaction, Restore, Report)
-_KEPT = (Snapshot, Steering, AssistantMessage, ToolResult, UsageReported, *_MOVES)
+_KEPT = (Snapshot, Steering, AssistantMessage, ToolResult, UsageReported, SkillUse, *_MOVES)
 _COUNTED = (TurnStart, UserMessage, Snapshot, Steering, AssistantMessage, TurnEnd, *_MOVES)
 
 

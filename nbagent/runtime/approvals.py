@@ -10,7 +10,7 @@ from nbagent.core.effects import Decision
 from nbagent.core.entries import Approval, Entry, TurnStart
 from nbagent.core.errors import ToolError
 from nbagent.core.messages import JsonObject, ToolCall, canonical
-from nbagent.runtime.rules import Named, Rules, Ruling, named_code, named_command, named_path
+from nbagent.runtime.rules import Named, Rules, Ruling, named_code, named_command, named_path, named_skill
 from nbagent.tools.danger import danger_in_command, danger_in_python
 from nbagent.tools.output import visible
 from nbagent.tools.registry import validate_input
@@ -29,6 +29,7 @@ class Approvals:
     """Decides on calls of one turn. `ask` is None where nobody can answer; `root` is where paths start.
 
     `granted_turn` and `granted_notebook` are names of tools that the person let run without asking again.
+    `grants` are what skills in use bring for this turn: they allow where no rule of the person speaks, and deny.
     With `withheld` a recording is played: a call that may not run is noted there (id -> why) and
     passes, since its recorded result stands; those noted beforehand pass without a question.
     """
@@ -38,7 +39,7 @@ class Approvals:
     root: Path
     rules: Rules = field(default_factory=Rules)
     ask: Ask | None = None
-    grants: frozenset[str] = frozenset()
+    grants: Rules = field(default_factory=Rules)
     granted_turn: set[str] = field(default_factory=set)
     granted_notebook: set[str] = field(default_factory=set)
     withheld: dict[str, str] | None = None
@@ -66,7 +67,8 @@ class Approvals:
             arguments = validate_input(tool.spec, call.input)
         except ToolError:
             return Decision(allowed=True)  # nothing will run: the toolbox answers what is wrong with it
-        ruling = self.rules.ruling(call.name, _named(tool, arguments, self.root))
+        named = _named(tool, arguments, self.root)
+        ruling = self.rules.ruling(call.name, named)
         if ruling is not None and ruling.word == "deny":
             return Decision(allowed=False, reason=f"A rule of the person denies {call.name!r} for this. Do not retry.")
         if self.mode == "plan" and tool.spec.access != "read":
@@ -74,7 +76,11 @@ class Approvals:
                 allowed=False,
                 reason=f"{call.name!r} is not available in plan mode, which only reads. Say what you would do instead.",
             )
-        return await self._by_rule_or_mode(tool, call, arguments, ruling)
+        granted = self.grants.ruling(call.name, named)
+        if granted is not None and granted.word == "deny":
+            reason = f"A skill in use does without {call.name!r} (its disallowed-tools). Go another way."
+            return Decision(allowed=False, reason=reason)
+        return await self._by_rule_or_mode(tool, call, arguments, ruling or granted)
 
     async def _by_rule_or_mode(
         self, tool: Tool, call: ToolCall, arguments: JsonObject, ruling: Ruling | None
@@ -84,7 +90,7 @@ class Approvals:
             return Decision(allowed=True, by="person")
         if ruling is not None and ruling.word == "allow":
             return Decision(allowed=True)
-        if ruling is None and (call.name in self.grants or tool.spec.access == "read"):
+        if ruling is None and tool.spec.access == "read":
             return Decision(allowed=True)
         danger = _danger(call.name, arguments) if self.mode == "auto" else ()
         if ruling is None and self.mode == "auto" and not danger:
@@ -152,6 +158,8 @@ def granted_this_turn(path: Sequence[Entry]) -> set[str]:
 
 def _named(tool: Tool, arguments: JsonObject, root: Path) -> tuple[Named, ...]:
     named = [named_path(p, root) for p in tool.paths(arguments)]
+    if tool.spec.name == "skill":
+        named.append(named_skill(str(arguments.get("skill", "")), str(arguments.get("arguments") or "")))
     if "command" in arguments:
         named.append(named_command(str(arguments["command"])))
     if "code" in arguments:

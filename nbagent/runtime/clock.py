@@ -48,6 +48,11 @@ class SystemClock:
         return secrets.token_hex(6)
 
 
+def wall_ns() -> int:
+    """Return UTC in nanoseconds since the epoch, as the file system stamps what changes."""
+    return time.time_ns()
+
+
 class CountingClock:
     """A clock for replay and tests: starts at `start`, moves a millisecond a reading; ids are counted."""
 

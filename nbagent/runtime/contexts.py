@@ -179,7 +179,8 @@ def last_compaction(path: Sequence[Entry]) -> Entry:
 def make_engine(
     *, named: NamedModel, policy: Policy, prefix: Callable[[], Prefix], budget: Budget, options: Mapping[str, Any],
     meter: Any, predict: Callable[[View], int], price: Callable[[str, Any], float],
-    fresh_prefix: Callable[[], Mapping[str, Any]], focus: str = "", edited: str | None = None,
+    fresh_prefix: Callable[[], Mapping[str, Any]], skills_note: Callable[[Sequence[Entry]], str],
+    focus: str = "", edited: str | None = None,
 ) -> Engine:  # fmt: skip
     """Return the engine that manages the context of one turn, or of one compaction by hand.
 
@@ -195,6 +196,7 @@ def make_engine(
 
     return Engine(
         policy=policy, meter=meter, prefix=prefix(), budget=budget, make_request=make_request, predict=predict,
-        price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix, model=named.name,
+        price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix,
+        skills_note=skills_note, model=named.name,
         focus=focus, edited=edited, machine_note=partial(machine_note, count=meter.text),
     )  # fmt: skip

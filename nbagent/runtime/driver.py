@@ -103,6 +103,8 @@ class SafeSink:
 class Driver:
     """Performs one turn. `steering` is filled by others while it runs; a `sink` that raises is logged.
 
+    `after_result` gives what else is to be written once a call has its result.
+
     The journal may turn out to be unwritable at any write: then `run` raises, what was written stands, and the
     next turn goes on from there. A reply is kept as a partial until it is an entry.
     """
@@ -116,6 +118,7 @@ class Driver:
     sink: Sink
     steering: list[str] = field(default_factory=list)
     on_request: Callable[[Any], None] = lambda request: None
+    after_result: Callable[[ToolCall, ToolResult], Iterable[Body]] = lambda call, result: ()
     _began_at: float = 0.0
     _cost_usd: float = 0.0
     _context_tokens: int = 0
@@ -291,7 +294,9 @@ class Driver:
         if call.id in self._abandoned:
             return
         seconds = round(self.clock.monotonic() - began, 3)
-        entries.append(self._append(replace(result, duration_s=seconds)))
+        result = replace(result, duration_s=seconds)
+        entries.append(self._append(result))
+        entries.extend(self._append(body) for body in self.after_result(call, result))
 
     async def _wind_up(self, tasks: dict[asyncio.Task[None], ToolCall]) -> None:
         """Let cancelled tools clean up; one that does not end in time can write nothing more."""

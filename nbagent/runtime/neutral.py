@@ -14,10 +14,11 @@ from nbagent.core.messages import Prefix
 
 _OPAQUE = frozenset({"signature", "encrypted_content", "encrypted_index"})  # provider's own bytes
 _BINARY = frozenset({"base64", "redacted_thinking"})  # types of a block whose "data" is no text
+PACKAGE = Path(__file__).absolute().parents[1]  # bundled skills lie in it
 
 
 class Neutral:
-    """Replaces the workspace by `.` and the home folder by `~`, in whatever way they are written.
+    """Replaces the workspace by `.`, the home folder by `~` and this package's by `nbagent`, however they are written.
 
     Signatures, encrypted content and base64 stay as they are; so does what the person typed, since a turn is
     found by it.
@@ -25,7 +26,7 @@ class Neutral:
 
     def __init__(self, folder: Path, home: Path) -> None:
         names: dict[str, str] = {}
-        for path, short in ((home, "~"), (folder, ".")):
+        for path, short in ((home, "~"), (PACKAGE, PACKAGE.name), (folder, ".")):
             for known in (path.absolute(), Path(os.path.realpath(path))):
                 if len(known.parts) > 1:
                     names |= dict.fromkeys((str(known), known.as_posix(), str(known).replace("\\", "\\\\")), short)

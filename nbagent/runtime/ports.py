@@ -8,8 +8,8 @@ from typing import Any
 
 from nbagent.context.tail import CellRun
 from nbagent.core.effects import Sink
-from nbagent.core.entries import Entry
-from nbagent.core.messages import Request
+from nbagent.core.entries import Body, Entry
+from nbagent.core.messages import Block, Request
 from nbagent.core.turn import TurnOutput
 from nbagent.runtime.approvals import Ask
 from nbagent.tools.tool import Kernel, Notebook
@@ -21,18 +21,33 @@ def _no_sink(event: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnOptions:
-    """Options of one `%%agent` cell; None means: as the session has it."""
+    """Options of one `%%agent` cell; None means: as the session has it.
+
+    `skill` is used for the turn; `skill_arguments` are what it is given, the prompt itself when None.
+    """
 
     model: str | None = None
     policy: str | None = None
     mode: str | None = None
     tools: tuple[str, ...] | None = None
     skill: str | None = None
+    skill_arguments: str | None = None
     max_steps: int | None = None
     max_tokens: int | None = None
     max_cost_usd: float | None = None
     rerun: str | None = None
     new: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The blocks of a prompt, the person's own words first, and what is to be written after it."""
+
+    blocks: tuple[Block, ...] = ()
+    brought: tuple[Body, ...] = ()
+
+
+NOTHING = Asked()
 
 
 @dataclass(slots=True, kw_only=True)

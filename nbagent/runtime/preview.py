@@ -9,9 +9,9 @@ from nbagent.core.entries import Body, Entry, Snapshot, TurnStart, UserMessage
 from nbagent.core.messages import Block, Request
 from nbagent.core.view import ViewFold, build_view
 from nbagent.models.registry import NamedModel
-from nbagent.runtime.attach import attach
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import TurnOptions, TurnPorts
+from nbagent.runtime.prompting import asked
 from nbagent.runtime.session import Session
 from nbagent.runtime.turns import REPLY_TOKENS, TurnRunner
 
@@ -34,8 +34,8 @@ async def preview_turn(
         named = session.model(name)
         start = runner.start_of("preview", path, named, options, cell)
         snapshot = await runner.snapshot(path, ports, start.masked_tools, named.facts)
-    blocks = await attach(prompt, kernel=ports.kernel, root=runner.folder, sees_images=named.facts.sees_images)
-    return preview_request(runner, named, path, start=start, snapshot=snapshot, prompt=blocks if prompt else ())
+    given = await asked(runner, prompt, options, named, ports, start, preview=True)
+    return preview_request(runner, named, path, start=start, snapshot=snapshot, prompt=given.blocks if prompt else ())
 
 
 def preview_request(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nbagent.core.entries import Body, Compaction, Entry, TurnEnd
+from nbagent.core.entries import Body, Compaction, Entry, SkillUse, TurnEnd
 from nbagent.core.errors import CassetteMiss
 from nbagent.core.tree import TurnNode
 from nbagent.core.turn import Limits
@@ -29,7 +29,7 @@ from nbagent.runtime.clock import CountingClock, day_text_of
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.neutral import Neutral
 from nbagent.runtime.playback import Playback
-from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
+from nbagent.runtime.ports import Asked, FinishedTurn, TurnOptions, TurnPorts
 from nbagent.runtime.rules import Rules
 from nbagent.runtime.turns import TurnRunner
 
@@ -67,7 +67,7 @@ async def replay_turn(
         prefix=runner.store_prefix(prefix),
     )  # fmt: skip
     return await runner.run(
-        _from_cassette(recorded), ports, start=start, prompt=recorded.prompt,
+        _from_cassette(recorded), ports, start=start, asked=as_asked(recorded),
         snapshot=recorded.stretches[0].snapshot, limits=_limits(recorded),
         playback=_playback(runner, _player(runner, recorded)),
     )  # fmt: skip
@@ -117,6 +117,13 @@ def _write_moves(runner: TurnRunner, stretch: Stretch) -> None:
         writer.write(located(body, writer.tree.path()))
 
 
+def as_asked(recorded: RecordedTurn) -> Asked:
+    """Return what the turn was asked, with the skills that the person chose: the others follow from the calls."""
+    bodies = recorded.stretches[0].bodies
+    chosen = tuple(b for b in bodies if isinstance(b, SkillUse) and b.by == "person")
+    return Asked(blocks=recorded.prompt, brought=chosen)
+
+
 def _player(runner: TurnRunner, recorded: RecordedTurn, stretch: int = 0) -> Player:
     return Player(recorded, stretch, neutral=Neutral(runner.folder, Path.home()).text)
 
@@ -163,8 +170,8 @@ async def reuse_turn(
         player=Player(recorded, runs=RUNS_AGAIN), rules=runner.rules(), mode=mode, asks_consent=False, free=True
     )
     return await runner.run(
-        named, ports, start=start, prompt=recorded.prompt, snapshot=recorded.stretches[0].snapshot,
-        limits=_limits(recorded), playback=playback,
+        named, ports, start=start, asked=as_asked(recorded),
+        snapshot=recorded.stretches[0].snapshot, limits=_limits(recorded), playback=playback,
     )  # fmt: skip
 
 

@@ -153,6 +153,12 @@ def _commands(text: str, depth: int) -> Iterator[str]:
             yield from _commands(quoted.group(1) or quoted.group(2) or "", depth + 1)
 
 
+def named_skill(name: str, arguments: str) -> Named:
+    """Return a skill by its name, alone and with its arguments: `skill(deploy)`, `skill(deploy *)`."""
+    texts = tuple(dict.fromkeys((name.strip(), f"{name.strip()} {arguments}".strip())))
+    return Named(parts=texts, whole=texts)
+
+
 def named_code(code: str) -> Named:
     """Return Python code; a pattern with `*` allows one plain line that the danger scan lets pass."""
     text = code.strip()

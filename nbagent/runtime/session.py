@@ -18,12 +18,12 @@ from nbagent.models.anthropic import is_loopback
 from nbagent.models.cassette import Cassette
 from nbagent.models.catalog import ModelFacts, lookup
 from nbagent.models.registry import NamedModel, check_known, open_model, with_endpoint_facts
-from nbagent.runtime.attach import attach
 from nbagent.runtime.clock import Clock, SystemClock
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
 from nbagent.runtime.places import Place, cells_of, find_place, remember
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
+from nbagent.runtime.prompting import asked
 from nbagent.runtime.replay import recorded_clock, replay_resume, replay_turn, reuse_turn
 from nbagent.runtime.spent import DayLedger
 from nbagent.runtime.turns import TurnRunner
@@ -85,7 +85,7 @@ class Session:
         writer = SessionWriter(journal, tree, clock, scrubber.entry, day.add)
         runner = _runner(
             writer, Artifacts(place.artifacts, folder), settings, folder=folder, home=home, environ=environ,
-            session_name=place.name, scrubber=scrubber, day=day,
+            session_name=place.name, scrubber=scrubber, day=day, forks=place.folder / "forks",
         )  # fmt: skip
         writer.recover_partial()
         opened = Opened(
@@ -102,7 +102,9 @@ class Session:
         """Return a session that plays `cassette` and is never kept; clock and ids are the recording's."""
         scratch = Path(tempfile.mkdtemp(prefix="nbagent-replay-"))
         writer = SessionWriter(NoLog(), SessionTree(), recorded_clock(cassette))
-        runner = _runner(writer, Artifacts(scratch / "artifacts", folder), settings, folder=folder, home=home)
+        runner = _runner(
+            writer, Artifacts(scratch / "artifacts", folder), settings, folder=folder, home=home, environ=environ
+        )
         place = Place(name="replay", folder=scratch, notebook=None, how="replay")
         opened = Opened(how="replay", origin="", turns=0, diagnostics=())
         return cls(
@@ -185,15 +187,14 @@ class Session:
         moves = target != self.tree.leaf
         path = self.tree.path(target) if target is not None else []
         start = runner.start_of(runner.writer.clock.new_id()[:8], path, named, options, cell)
-        blocks = await attach(prompt, kernel=ports.kernel, root=runner.folder, sees_images=named.facts.sees_images)
+        given = await asked(runner, prompt, options, named, ports, start)
         runner.writer.recover_partial()  # of a turn that could not write its reply, the disk being full
         runner.close_broken()
         if moves:
             runner.writer.move_leaf(target, "new" if options.new else "fork")
         snapshot = await runner.snapshot(self.tree.path(), ports, start.masked_tools, named.facts)
-        done = await runner.run(
-            named, ports, start=start, prompt=blocks, snapshot=snapshot, limits=runner.limits(options)
-        )
+        limits = runner.limits(options)
+        done = await runner.run(named, ports, start=start, asked=given, snapshot=snapshot, limits=limits)
         return self._after(done, earlier)
 
     async def resume(self, options: TurnOptions, ports: TurnPorts) -> FinishedTurn:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from nbagent.core.budget import Budget, Usage
 from nbagent.core.effects import TurnBegan
 from nbagent.core.entries import Entry, Snapshot, TurnStart
 from nbagent.core.errors import Diagnostic, UsageProblem
-from nbagent.core.messages import Block, JsonObject, Prefix, Request, ToolCall
+from nbagent.core.messages import JsonObject, Prefix, Request
 from nbagent.core.turn import Limits, TurnInput, close_broken_turn, run_turn
 from nbagent.core.view import View, build_view
 from nbagent.models.catalog import ModelFacts
@@ -28,21 +27,24 @@ from nbagent.runtime.finishing import finished_turn, vars_of
 from nbagent.runtime.gauge import SessionGauge, price
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.playback import Playback, Withheld, played
-from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
+from nbagent.runtime.ports import NOTHING, Asked, FinishedTurn, TurnOptions, TurnPorts
+from nbagent.runtime.provider_options import provider_options
 from nbagent.runtime.recalling import ConversationRecall
 from nbagent.runtime.remembering import Remembering
 from nbagent.runtime.rules import Rules
-from nbagent.runtime.seen import SeenResults
+from nbagent.runtime.skilling import TOOLS as SKILL_TOOLS
+from nbagent.runtime.skilling import SessionSkills
 from nbagent.runtime.spent import DayLedger, spent_before, unpriced_ceilings
 from nbagent.runtime.startup import StartupFile, make_prefix, startup_files
 from nbagent.runtime.toolbox import Toolbox
 from nbagent.runtime.turn_notes import TurnNotes, turn_notes
+from nbagent.runtime.turn_skills import granted, granted_in_turn, reattached
+from nbagent.runtime.turn_tools import tool_contexts, turn_skills
 from nbagent.runtime.writer import SessionWriter
 from nbagent.store.artifacts import Artifacts
 from nbagent.store.secrets import Scrubber
 from nbagent.store.settings import Settings
-from nbagent.tools.output import cap_chars
-from nbagent.tools.tool import Artifact, Tool, ToolContext, ToolSpec
+from nbagent.tools.tool import Artifact, Tool, ToolSpec
 
 REPLY_TOKENS = 16_000  # DECISIONS 15
 MODES = ("plan", "ask", "auto")
@@ -53,7 +55,8 @@ class TurnRunner:
     """What turns of one session share. `folder` is where the notebook is; it is the workspace root too.
 
     `day` is the person's ledger over all sessions, None where nothing is paid. `notices` are lines for
-    the person that the next turn to end brings.
+    the person that the next turn to end brings. `forks` is where conversations of forked skills are kept, None for
+    nowhere; `label` begins the names of inner code.
     """
 
     writer: SessionWriter
@@ -70,12 +73,19 @@ class TurnRunner:
     day: DayLedger | None = None
     notices: list[str] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)
+    forks: Path | None = None
+    label: str = ""
     memory: Remembering = field(init=False)
-    _recall: ConversationRecall = field(init=False)
+    recall: ConversationRecall = field(init=False)
+    skills: SessionSkills = field(init=False)
     _in_force: PrefixInForce = field(default_factory=PrefixInForce)
 
     def __post_init__(self) -> None:
-        self._recall = ConversationRecall(path=self.writer.tree.path, artifacts=self.artifacts)
+        self.recall = ConversationRecall(path=self.writer.tree.path, artifacts=self.artifacts)
+        self.skills = SessionSkills(
+            folder=self.folder, home=self.home, environ=self.environ, settings=lambda: self.settings,
+            entries=lambda: self.writer.tree, artifacts=self.artifacts,
+        )  # fmt: skip
         self.memory = Remembering(
             folder=self.folder, home=self.home, settings=lambda: self.settings, today=self.writer.clock.today,
             scrub=lambda text: str(self.scrubber.value(text)), environ=self.environ, session=self.session_name,
@@ -96,13 +106,16 @@ class TurnRunner:
     def new_prefix(self) -> Prefix:
         """Return the prefix that a new conversation gets now."""
         files, _ = self._startup_files()
-        prefix = make_prefix(self.specs(), files, extra={"system": f"The workspace folder is {self.folder}."})
+        listed = self.skills.prompt() if self.tools.keys() & SKILL_TOOLS else ""
+        extra = {"skills": listed, "system": f"The workspace folder is {self.folder}."}
+        prefix = make_prefix(self.specs(), files, extra=extra)
         return replace(prefix, system=tuple(self.scrubber.value(b) for b in prefix.system))
 
     def fresh_prefix(self) -> dict[str, Any]:
         """Make the prefix anew; return what a compaction remembers of it: its digest, and the marks of its files."""
         files, _ = self._startup_files()
-        return {"prefix": self.store_prefix(self.new_prefix()), "files": _marks(files)}
+        made = self.store_prefix(self.new_prefix())
+        return {"prefix": made, "files": _marks(files), "skills": self.skills.mark()}
 
     def _startup_files(self) -> tuple[tuple[StartupFile, ...], tuple[Diagnostic, ...]]:
         return startup_files(self.folder, self.home, self.writer.clock.today())
@@ -115,7 +128,7 @@ class TurnRunner:
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools that the person did not rule out, in their fixed order."""
-        denied = {p.strip() for p in self.settings.tools.deny if "(" not in p}
+        denied = {p.strip() for p in self.settings.tools.deny if "(" not in p} | self.skills.hidden_tools()
         return tuple(t.spec for name, t in self.tools.items() if name not in denied)
 
     # ------------------------------------------------------------ the tail
@@ -137,10 +150,11 @@ class TurnRunner:
         if first or before.get("files") != _marks(files):
             self.notices.extend(map(str, problems))
         notes = self._notes(view, path, before, facts)
+        told = self.skills.tell(before.get("skills"), None if first else self.prefix_of(self.root_prefix(path)))
         now = Surroundings(
             today=self.writer.clock.today(), kernel=ports.kernel_id, observe=observe, variables=seen, cells=ports.cells,
             files={f.name: f.text for f in files}, file_marks=_marks(files), masked=masked,
-            notes=notes.lines, marks=notes.marks,
+            notes=notes.lines, skills=told.text, marks={**notes.marks, **({"skills": told.mark} if told.mark else {})},
         )  # fmt: skip
         return compose(before, now, first=first)
 
@@ -235,7 +249,7 @@ class TurnRunner:
         ports: TurnPorts,
         *,
         start: TurnStart | None,
-        prompt: tuple[Block, ...] = (),
+        asked: Asked = NOTHING,
         snapshot: Snapshot | None = None,
         limits: Limits,
         playback: Playback | None = None,
@@ -256,11 +270,13 @@ class TurnRunner:
         driver = self._driver(named, ports, current, number, playback)
         if start is not None:
             driver.approvals.granted_turn.clear()  # they were given for the turn before
+        driver.approvals.grants = granted_in_turn(path) if start is None else granted(asked.brought)
         self.notices.extend(unpriced_ceilings(named, limits) if playback is None else ())
         all_sessions = self.day if self.settings.limits.day_cost_usd is not None else None
         session, day = spent_before(self.writer.tree, self.writer.clock.now(), all_sessions)
         turn = TurnInput(
-            path=path, start=start, prompt=prompt, snapshot=snapshot, limits=limits, reply_tokens=REPLY_TOKENS,
+            path=path, start=start, prompt=asked.blocks, brought=asked.brought, snapshot=snapshot, limits=limits,
+            reply_tokens=REPLY_TOKENS,
             assemble=lambda view, begun, room: self.request(view, begun, room, named),
             price=lambda model, usage: 0.0 if playback and playback.free else price(named.facts, usage),
             output_tokens=lambda usage: Usage.from_wire(usage).output_tokens,
@@ -291,8 +307,13 @@ class TurnRunner:
             options=start.options, meter=self.gauge.meter(named.facts.family),
             predict=lambda view: self.gauge.look(view, prefix(), named.facts),
             price=lambda model, usage: price(named.facts, usage),
-            fresh_prefix=self.fresh_prefix, focus=focus, edited=edited,
+            fresh_prefix=self.fresh_prefix, skills_note=self.skills_note, focus=focus, edited=edited,
         )  # fmt: skip
+
+    def skills_note(self, replaced: Sequence[Entry]) -> str:
+        """Return the skills in use among what a note replaces, as reference: a share of the window at most."""
+        kept = self.writer.tree.path()[len(replaced) :]
+        return reattached(replaced, kept, self.artifacts, self.settings.window_tokens)
 
     def side_driver(self, named: NamedModel, ports: TurnPorts, start: TurnStart) -> Driver:
         """Return a driver for what is no turn: a compaction by hand."""
@@ -317,11 +338,7 @@ class TurnRunner:
     def _driver(
         self, named: NamedModel, ports: TurnPorts, start: TurnStart, number: int, playback: Playback | None
     ) -> Driver:
-        tools, tree = dict(self.tools), self.writer.tree
-        approvals = Approvals(
-            tools=tools, mode=start.mode, rules=self.rules(), ask=ports.ask, root=self.folder,
-            granted_turn=granted_this_turn(tree.path()), granted_notebook=granted_in(tree),
-        )  # fmt: skip
+        approvals, tools = self.approvals(ports, start), dict(self.tools)
         consent = ports.consent
         if playback is not None:
             withheld = playback.player.not_run()
@@ -329,32 +346,23 @@ class TurnRunner:
             tools = {name: Withheld(tool=tool, reasons=withheld) for name, tool in tools.items()}
             consent = ports.consent if playback.asks_consent else None
         player = playback.player if playback is not None else None
-        context = self._contexts(named, ports, number, start)
+        skills = turn_skills(self, named, ports, start, approvals)
+        context = tool_contexts(self, named, ports, number, start, skills)
         toolbox = Toolbox(tools=tools, context=context, tape=player, consent=consent)
         return Driver(
             writer=self.writer, model=player or named.model, toolbox=toolbox, approvals=approvals, gauge=self.gauge,
             clock=self.writer.clock, sink=ports.sink, steering=ports.steering, on_request=ports.on_request,
+            after_result=skills.after,
         )  # fmt: skip
 
-    def _contexts(
-        self, named: NamedModel, ports: TurnPorts, number: int, start: TurnStart
-    ) -> Callable[[ToolCall], ToolContext]:
-        """Return what makes the context of each call of turn `number`."""
-        counter = itertools.count(1)
-        window = self.budget(named.facts).window_tokens
-        memory = self.memory.bound(turn=start.turn, cell=start.cell_id or "")
+    def approvals(self, ports: TurnPorts, start: TurnStart) -> Approvals:
+        """Return what decides on the calls of the turn that begins with `start`."""
+        tree = self.writer.tree
+        return Approvals(
+            tools=dict(self.tools), mode=start.mode, rules=self.rules(), ask=ports.ask, root=self.folder,
+            granted_turn=granted_this_turn(tree.path()), granted_notebook=granted_in(tree),
+        )  # fmt: skip
 
-        def context(call: ToolCall) -> ToolContext:
-            return ToolContext(
-                call_id=call.id, root=self.folder, cwd=self.folder, cap_chars=cap_chars(window), window_tokens=window,
-                keep=self.keep, kernel=ports.kernel, notebook=ports.notebook, recall=self._recall,
-                memory=memory,
-                extra_roots=(self.artifacts.folder, self.home / "skills"), seen=SeenResults(self.writer.tree.path),
-                sees_images=named.facts.sees_images, label=f"{number}.{next(counter)}",
-                estimate=self.gauge.meter(named.facts.family).text,
-            )  # fmt: skip
-
-        return context
 
     def rules(self) -> Rules:
         """Return the person's rules on tools."""
@@ -371,10 +379,3 @@ class TurnRunner:
 def _marks(files: Sequence[StartupFile]) -> dict[str, str]:
     """Return what tells whether a file changed; of a day's log it is not asked, since the agent itself adds to it."""
     return {f.name: f.mark for f in files if not f.daily}
-
-
-def provider_options(named: NamedModel) -> dict[str, Any]:
-    """Return the provider's parameters for a model; the same for a whole conversation (claude.md A6)."""
-    if named.source == "live" and named.facts.thinking in ("adaptive", "always"):
-        return {"thinking": {"type": "adaptive", "display": "summarized"}}
-    return {}

@@ -172,6 +172,11 @@ class Catalog(Sequence[Skill]):
                 return f"skill {skill.name!r} cannot be used: {skill.reason}"
         return ""
 
+    @cached_property
+    def told(self) -> Mapping[str, tuple[str, str]]:
+        """What the model knows once this was listed: name -> marks of what it was told, and of the file."""
+        return {s.name: (_told(s), s.file.digest[:16]) for s in self.visible}
+
     def delta(self, previous: Catalog) -> str:
         """Return what the model has to be told when this takes the place of `previous`; "" when nothing.
 
@@ -179,24 +184,7 @@ class Catalog(Sequence[Skill]):
         """
         if previous is self or previous.digest == self.digest:
             return ""
-        before = {s.name: s for s in previous.visible}
-        now = {s.name: s for s in self.visible}
-        gone = [n for n in before if n not in now]
-        new = [s for n, s in now.items() if n not in before]
-        told = [s for n, s in now.items() if n in before and _told(s) != _told(before[n])]
-        text = [
-            s for n, s in now.items()
-            if n in before and s.file.digest != before[n].file.digest and _told(s) == _told(before[n])
-        ]  # fmt: skip
-        lines = [f"- gone: {escaped(n)}. Do not use it.{_why(self.named(n))}" for n in gone]
-        lines += [f"- changed: {self._line(s)}" for s in told]
-        lines += [f"- its text changed: {escaped(s.name)}. Take it again before you follow it." for s in text]
-        lines += [f"- new: {self._line(s)}" for s in new]
-        return _announced(lines, search=self.search)
-
-    def _line(self, skill: Skill) -> str:
-        where = f" ({escaped(skill.location)})" if self.way == "read" else ""
-        return f"{escaped(skill.name)}{where}: {escaped(shortened(skill.summary, 300))}"
+        return announce(previous.told, self, way=self.way, search=self.search)
 
     def _cuts(self) -> Iterator[Diagnostic]:
         """Yield what the model is told only a part of, or not at all for want of room."""
@@ -218,8 +206,34 @@ class Catalog(Sequence[Skill]):
             )  # fmt: skip
 
 
-def _told(skill: Skill) -> tuple[str, str]:
-    return skill.summary, skill.location
+def announce(before: Mapping[str, Sequence[str]], catalog: Catalog, *, way: Way, search: bool) -> str:
+    """Return what changed since `before` (see `Catalog.told`), "" when nothing did.
+
+    It is for a model that takes skills in the `way`; `search`: it has `find_skills`.
+    """
+    now = {s.name: s for s in catalog.visible}
+    gone = [n for n in before if n not in now]
+    new = [s for n, s in now.items() if n not in before]
+    told = [s for n, s in now.items() if n in before and _told(s) != before[n][0]]
+    text = [
+        s for n, s in now.items() if n in before and _told(s) == before[n][0] and s.file.digest[:16] != before[n][1]
+    ]  # fmt: skip
+
+    def line(skill: Skill) -> str:
+        where = f" ({escaped(skill.location)})" if way == "read" else ""
+        return f"{escaped(skill.name)}{where}: {escaped(shortened(skill.summary, 300))}"
+
+    lines = [f"- gone: {escaped(n)}. Do not use it.{_why(catalog.named(n))}" for n in gone]
+    lines += [f"- changed: {line(s)}" for s in told]
+    lines += [f"- its text changed: {escaped(s.name)}. Take it again before you follow it." for s in text]
+    lines += [f"- new: {line(s)}" for s in new]
+    return _announced(lines, search=search)
+
+
+def _told(skill: Skill) -> str:
+    """Return a mark of what the model is told of a skill; where bundled ones lie differs by machine, not by content."""
+    place = "" if skill.source == "bundled" else skill.location
+    return hashlib.blake2b(f"{skill.summary}\0{place}".encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
 def _why(skill: Skill | None) -> str:

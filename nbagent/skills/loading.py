@@ -158,7 +158,5 @@ class _Making:
         names = self.settings.trust
         if not names or file.manifest is None:
             return False
-        return any(
-            n == "*" or same_name(n) == same_name(file.manifest.name) or file.folder.startswith(os.path.join(n, ""))
-            for n in names
-        )
+        name, folder = same_name(file.manifest.name), os.path.join(file.folder, "")
+        return any(n == "*" or same_name(n) == name or folder.startswith(os.path.join(n, "")) for n in names)

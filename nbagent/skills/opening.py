@@ -89,6 +89,15 @@ def invoke(
     )  # fmt: skip
 
 
+def read_body(skill: Skill) -> str:
+    """Return the text of a skill's file as it is now, without its frontmatter.
+
+    Raises:
+        ToolError: gone, or moved out of its folder.
+    """
+    return parse_manifest(_read(skill), path=skill.path, folder=os.path.basename(skill.folder)).body
+
+
 def _found(catalog: Catalog, name: str, *, by_model: bool) -> Skill:
     skill = catalog.named(name)
     if skill is None or (by_model and not skill.visible and not skill.reason):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from nbagent.core.entries import Entry, SkillUse
+from nbagent.core.entries import Entry, SkillUse, ToolStarted, TurnEnd
 from nbagent.core.tokens import estimate_tokens
 from nbagent.skills.prompt import escaped, one_line_of
 
@@ -38,35 +38,54 @@ class LogRow:
 
 def skill_use(
     name: str, by: str, why: str, *, digest: str = "", tokens: int = 0, tools: Sequence[str] = (), outcome: str = "",
-    duration_s: float = 0.0, agent: str = "", arguments: str = "", artifact: str = "",
+    duration_s: float = 0.0, agent: str = "", arguments: str = "", artifact: str = "", allowed: Sequence[str] = (),
+    denied: Sequence[str] = (), journal: str = "",
 ) -> SkillUse:  # fmt: skip
     """Return the entry of one use. `agent` is the sub-agent that used it, "" for the conversation itself.
 
-    `artifact` is where the body is stored as it was then, `digest` the file's hash.
+    `artifact` is where the body is stored as it was then, `digest` the file's hash. `allowed` and `denied` are the
+    rules of tools that it brings for the turn. `journal` is where a sub-agent's conversation is kept.
     """
     given: dict[str, Any] = {
         "digest": digest, "tokens": tokens, "tools": list(tools), "outcome": outcome,
         "duration_s": round(duration_s, 3), "agent": agent, "arguments": arguments, "artifact": artifact,
+        "allowed_tools": list(allowed), "disallowed_tools": list(denied), "journal": journal,
     }  # fmt: skip
     return SkillUse(name=name, by=by, why=why, details={k: v for k, v in given.items() if v})
 
 
 def log_rows(entries: Iterable[Entry]) -> tuple[LogRow, ...]:
-    """Return the uses among `entries`, in their order."""
-    rows = []
+    """Return the uses among `entries`, in their order.
+
+    What an entry does not say itself is read from what follows it in its turn: the tools that ran, how the turn
+    ended, and when. A turn without an end is "running".
+    """
+    rows: list[LogRow] = []
+    open_rows: list[int] = []
     for entry in entries:
         body = entry.body
-        if not isinstance(body, SkillUse):
-            continue
-        details = body.details
-        rows.append(
-            LogRow(
-                name=body.name, by=body.by, why=one_line_of(body.why), at=entry.at,
-                tokens=_whole(details.get("tokens")), tools=tuple(map(str, details.get("tools") or ())),
-                outcome=str(details.get("outcome", "")), duration_s=_seconds(details.get("duration_s")),
-            )
-        )  # fmt: skip
+        match body:
+            case SkillUse():
+                rows.append(_row(body, entry.at))
+                if not body.details.get("outcome"):
+                    open_rows.append(len(rows) - 1)
+            case ToolStarted():
+                for i in open_rows:
+                    rows[i] = replace(rows[i], tools=tuple(dict.fromkeys((*rows[i].tools, body.name))))
+            case TurnEnd():
+                for i in open_rows:
+                    rows[i] = replace(rows[i], outcome=body.outcome, duration_s=max(0.0, entry.at - rows[i].at))
+                open_rows = []
     return tuple(rows)
+
+
+def _row(use: SkillUse, at: float) -> LogRow:
+    details = use.details
+    return LogRow(
+        name=use.name, by=use.by, why=one_line_of(use.why), at=at, tokens=_whole(details.get("tokens")),
+        tools=tuple(map(str, details.get("tools") or ())), outcome=str(details.get("outcome") or "running"),
+        duration_s=_seconds(details.get("duration_s")),
+    )  # fmt: skip
 
 
 def use_counts(entries: Iterable[Entry]) -> Mapping[str, int]:

@@ -21,6 +21,14 @@ def is_trusted(folder: Path | str, home: Path | str) -> bool:
         return False
 
 
+def trusted_folders(home: Path | str) -> frozenset[str]:
+    """Return the folders on the list in `home`, whole paths; none when it cannot be read."""
+    try:
+        return frozenset(_read(Path(home)))
+    except SettingsError:
+        return frozenset()
+
+
 def trust(folder: Path | str, home: Path | str) -> None:
     """Put `folder` on the list.
 

@@ -115,6 +115,8 @@ class ReadTool:
 
 def _read(input: JsonObject, context: ToolContext) -> ToolOutput:
     path = resolve(str(input["path"]), context.root, cwd=context.cwd, extra_roots=context.extra_roots)
+    if context.skills is not None and (why := context.skills.refusal(path)):
+        raise ToolError(f"{why}; go on without it")
     asked = _Asked(
         path=path,
         name=shown_path(path, context.root),

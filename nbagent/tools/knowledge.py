@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +33,7 @@ SKILL_SPEC: Final = ToolSpec(
     },
     access="read",
     formats_itself=True,
+    replayed=False,
 )
 FIND_SPEC: Final = ToolSpec(
     name="find_skills",
@@ -56,7 +58,6 @@ FIND_SPEC: Final = ToolSpec(
 class SkillTool:
     """Uses a skill."""
 
-    skills: Skills
     spec: ToolSpec = SKILL_SPEC
 
     def summary(self, input: JsonObject) -> str:
@@ -76,19 +77,21 @@ class SkillTool:
         name = str(input["skill"]).strip()
         if not name:
             raise ToolError("skill: give the name of a skill")
-        run = await self.skills.run(name, str(input.get("arguments") or ""), call_id=context.call_id)
+        run = await _skills(context).run(name, str(input.get("arguments") or ""), call_id=context.call_id)
         meta = {"skill": run.name, "tokens": run.tokens, "forked": run.forked, "allowed_tools": list(run.allowed_tools)}
-        if run.unchanged:
+        if run.forked:
+            return ToolOutput(text=run.text, shown=f"what skill {run.name} answered", meta=meta)
+        key = f"skill:{run.name}:{hashlib.sha256(run.text.encode('utf-8', 'replace')).hexdigest()[:16]}"
+        if key in context.seen:
             text = f"[skill {run.name} is as you took it above, with the same arguments; it is not repeated]"
             return ToolOutput(text=text, shown="unchanged", meta=meta)
-        return ToolOutput(text=run.text, shown=f"skill {run.name}", meta=meta)
+        return ToolOutput(text=run.text, shown=f"skill {run.name}", meta={**meta, "key": key})
 
 
 @dataclass(frozen=True, slots=True)
 class FindSkillsTool:
     """Finds skills."""
 
-    skills: Skills
     spec: ToolSpec = FIND_SPEC
 
     def summary(self, input: JsonObject) -> str:
@@ -108,7 +111,7 @@ class FindSkillsTool:
         task = str(input["task"]).strip()
         if not task:
             raise ToolError("find_skills: say what is to be done, in a few words")
-        hits = self.skills.find(task, int(input.get("limit") or FIND_LIMIT))
+        hits = _skills(context).find(task, int(input.get("limit") or FIND_LIMIT))
         if not hits:
             return ToolOutput(text="[no skill fits; go on without one]", shown="nothing", meta={"found": []})
         lines = []
@@ -117,3 +120,9 @@ class FindSkillsTool:
             lines.append(f"- {hit.name}: {cut_line(visible(hit.description), DESCRIPTION_CHARS)}\n  take it with {how}")
         lines.append("Take one only if it clearly fits.")
         return ToolOutput(text="\n".join(lines), shown=f"{len(hits)} skills", meta={"found": [h.name for h in hits]})
+
+
+def _skills(context: ToolContext) -> Skills:
+    if context.skills is None:
+        raise ToolError("there are no skills in this conversation; go on without one")
+    return context.skills

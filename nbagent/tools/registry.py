@@ -12,6 +12,7 @@ from nbagent.core.messages import JsonObject
 from nbagent.tools.edits import EditTool, WriteTool
 from nbagent.tools.files import ReadTool
 from nbagent.tools.kernel import InspectTool, PythonTool
+from nbagent.tools.knowledge import FindSkillsTool, SkillTool
 from nbagent.tools.memory import MemoryGetTool, MemorySearchTool, RememberTool
 from nbagent.tools.notebook import NotebookTool
 from nbagent.tools.output import cut_line, visible
@@ -37,7 +38,7 @@ def builtin_tools() -> tuple[Tool, ...]:
     return (
         PythonTool(), InspectTool(), NotebookTool(),
         ReadTool(), WriteTool(), EditTool(), GlobTool(), GrepTool(), ShellTool(), RecallTool(),
-        MemorySearchTool(), MemoryGetTool(), RememberTool(),
+        MemorySearchTool(), MemoryGetTool(), RememberTool(), FindSkillsTool(), SkillTool(),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -55,10 +55,14 @@ SHELL_SPEC: Final = ToolSpec(
 
 @dataclass(frozen=True, slots=True)
 class ShellTool:
-    """Runs commands. `max_output_bytes` is where a command that prints without end is stopped."""
+    """Runs commands. `max_output_bytes` is where a command that prints without end is stopped.
+
+    `environ` are further variables of the environment.
+    """
 
     spec: ToolSpec = SHELL_SPEC
     max_output_bytes: int = MAX_OUTPUT_BYTES
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self, input: JsonObject) -> str:
         """Return the first line of the command."""
@@ -82,7 +86,10 @@ class ShellTool:
             raise ToolError(f"the working folder {context.cwd} does not exist any more; make it, or use python")
         timeout_s = float(input.get("timeout_s") or DEFAULT_TIMEOUT_S)
         with tempfile.TemporaryFile(prefix="nbagent-") as spill:
-            ended = await _run(command, context.cwd, spill, timeout_s=timeout_s, max_bytes=self.max_output_bytes)
+            environ = {**child_environment(os.environ), **self.environ}
+            ended = await _run(
+                command, context.cwd, environ, spill, timeout_s=timeout_s, max_bytes=self.max_output_bytes
+            )
             return await asyncio.to_thread(_format, spill, ended, context, timeout_s=timeout_s)
 
 
@@ -123,7 +130,9 @@ class _Sink:
                 return
 
 
-async def _run(command: str, cwd: Path, spill: BinaryIO, *, timeout_s: float, max_bytes: int) -> _Ended:
+async def _run(
+    command: str, cwd: Path, environ: Mapping[str, str], spill: BinaryIO, *, timeout_s: float, max_bytes: int
+) -> _Ended:
     """Run a command to its end, its timeout or its output limit; no process of its group is left."""
     with _pipe() as (read_end, write_end):
         sink = _Sink(read_end, spill, max_bytes)
@@ -131,7 +140,7 @@ async def _run(command: str, cwd: Path, spill: BinaryIO, *, timeout_s: float, ma
             process = await asyncio.create_subprocess_exec(
                 _shell(), "-c", command,
                 stdin=asyncio.subprocess.DEVNULL, stdout=write_end, stderr=write_end,
-                cwd=cwd, env=child_environment(os.environ), start_new_session=True,
+                cwd=cwd, env=environ, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise ToolError(f"the command could not be started: {error.strerror}; a shorter one may do") from None

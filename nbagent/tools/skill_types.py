@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 
@@ -18,16 +19,12 @@ class SkillHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillRun:
-    """A skill that was used. `text` is what the model reads: its instructions, or what its fork answered.
-
-    `unchanged` says that the very same text is in the context already.
-    """
+    """A skill that was used. `text` is what the model reads: its instructions, or what its fork answered."""
 
     name: str
     text: str
     tokens: int
     forked: bool = False
-    unchanged: bool = False
     allowed_tools: tuple[str, ...] = ()
 
 
@@ -36,6 +33,10 @@ class Skills(Protocol):
 
     def find(self, query: str, limit: int) -> Sequence[SkillHit]:
         """Return the visible skills that fit a task best, best first."""
+        ...
+
+    def refusal(self, path: Path) -> str:
+        """Return why the model may not read the real `path`, "" when it may: it belongs to a skill that is off."""
         ...
 
     async def run(self, name: str, arguments: str, *, call_id: str) -> SkillRun:

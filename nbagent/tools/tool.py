@@ -13,6 +13,7 @@ from nbagent.core.messages import Block, JsonObject, text_block
 if TYPE_CHECKING:
     from nbagent.tools.kernel_types import CodeOutcome, VariableSummary
     from nbagent.tools.memory_types import MemoryPort
+    from nbagent.tools.skill_types import Skills
 
 Access: TypeAlias = Literal["read", "run", "write"]
 
@@ -167,6 +168,7 @@ class ToolContext:
     notebook: Notebook | None = None
     recall: Recall | None = None
     memory: MemoryPort | None = None
+    skills: Skills | None = None
     extra_roots: tuple[Path, ...] = ()
     seen: Mapping[str, JsonObject] = field(default_factory=dict)
     sees_images: bool = True

@@ -49,7 +49,7 @@ def fill(name: str, lab: Lab, kilobytes: int) -> None:
 
 def test_a_crossed_step_is_told_after_the_results_and_extends_the_request(lab: Lab) -> None:
     for name in "abc":
-        fill(f"{name}.txt", lab, 12)
+        fill(f"{name}.txt", lab, 9)
     lab.open([*(calls("read", path=f"{n}.txt") for n in "abc"), says("ok")], window_tokens=30_000, policy="off")
     lab.send("look", "A")
     told = signals(lab)

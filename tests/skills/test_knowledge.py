@@ -39,36 +39,39 @@ class Fake:
         return self.answer
 
 
-def call(tool, tmp_path, **given):
+def call(tool, skills, tmp_path, seen=(), **given):
     context = ToolContext(
-        call_id="c1", root=tmp_path, cwd=tmp_path, cap_chars=9_000, window_tokens=100_000, keep=lambda t: None
-    )
+        call_id="c1", root=tmp_path, cwd=tmp_path, cap_chars=9_000, window_tokens=100_000, keep=lambda t: None,
+        skills=skills, seen={key: {} for key in seen},
+    )  # fmt: skip
     return asyncio.run(tool.run(validate_input(tool.spec, given), context))
 
 
 def test_a_skill_comes_as_the_result(tmp_path):
     skills = Fake(run=SkillRun(name="demo", text="Do it.", tokens=3, allowed_tools=("shell",)))
-    out = call(SkillTool(skills), tmp_path, skill=" demo ", arguments="a b")
+    out = call(SkillTool(), skills, tmp_path, skill=" demo ", arguments="a b")
     assert (out.text, out.meta["allowed_tools"]) == ("Do it.", ["shell"])
     assert skills.asked == [("demo", "a b", "c1")]
-    assert SkillTool(skills).summary({"skill": "demo", "arguments": None}) == "demo"
+    assert SkillTool().summary({"skill": "demo", "arguments": None}) == "demo"
 
 
 def test_the_same_skill_again_is_a_note(tmp_path):
-    out = call(
-        SkillTool(Fake(run=SkillRun(name="demo", text="Do it.", tokens=3, unchanged=True))), tmp_path, skill="demo"
-    )
+    skills = Fake(run=SkillRun(name="demo", text="Do it.", tokens=3))
+    first = call(SkillTool(), skills, tmp_path, skill="demo")
+    out = call(SkillTool(), skills, tmp_path, seen=[first.meta["key"]], skill="demo")
     assert "not repeated" in out.text
     assert "Do it." not in out.text
 
 
 def test_errors_reach_the_model(tmp_path):
     with pytest.raises(ToolError, match="no skill"):
-        call(SkillTool(Fake()), tmp_path, skill="x")
+        call(SkillTool(), Fake(), tmp_path, skill="x")
     with pytest.raises(ToolError, match="name of a skill"):
-        call(SkillTool(Fake()), tmp_path, skill=" ")
+        call(SkillTool(), Fake(), tmp_path, skill=" ")
     with pytest.raises(ToolError, match="few words"):
-        call(FindSkillsTool(Fake()), tmp_path, task=" ")
+        call(FindSkillsTool(), Fake(), tmp_path, task=" ")
+    with pytest.raises(ToolError, match="no skills in this conversation"):
+        call(FindSkillsTool(), None, tmp_path, task="x")
 
 
 def test_what_is_found_says_how_to_take_it(tmp_path):
@@ -76,12 +79,12 @@ def test_what_is_found_says_how_to_take_it(tmp_path):
         SkillHit(name="a", description="A\x07.", location="skills/a/SKILL.md"),
         SkillHit(name="b", description="B.", location=""),
     )
-    out = call(FindSkillsTool(Fake(hits)), tmp_path, task="do a")
+    out = call(FindSkillsTool(), Fake(hits), tmp_path, task="do a")
     assert "read(path='skills/a/SKILL.md')" in out.text
     assert "skill(skill='b')" in out.text
     assert "\x07" not in out.text
     assert out.meta["found"] == ["a", "b"]
-    assert "no skill fits" in call(FindSkillsTool(Fake()), tmp_path, task="do a").text
+    assert "no skill fits" in call(FindSkillsTool(), Fake(), tmp_path, task="do a").text
 
 
 @pytest.fixture

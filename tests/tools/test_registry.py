@@ -25,7 +25,7 @@ def fault(name, value):
 
 def test_the_tools_come_in_a_fixed_order():
     assert list(TOOLS) == ["python", "inspect", "notebook", "read", "write", "edit", "glob", "grep", "shell",
-                           "recall", "memory_search", "memory_get", "remember"]  # fmt: skip
+                           "recall", "memory_search", "memory_get", "remember", "find_skills", "skill"]  # fmt: skip
 
 
 def test_the_tool_list_is_the_same_bytes_every_time():
@@ -35,7 +35,7 @@ def test_the_tool_list_is_the_same_bytes_every_time():
 def test_what_may_run_without_asking_only_reads():
     # DECISIONS 20
     access = {name: tool.spec.access for name, tool in TOOLS.items()}
-    looks = {"inspect", "notebook", "read", "glob", "grep", "recall", "memory_search", "memory_get"}
+    looks = {"inspect", "notebook", "read", "glob", "grep", "recall", "memory_search", "memory_get", "find_skills", "skill"}
     assert {n for n, a in access.items() if a == "read"} == looks
     assert {n for n, a in access.items() if a == "write"} == {"write", "edit", "remember"}
 

@@ -1,0 +1,336 @@
+"""Skills in a session: the stored list, what is told at the tail, reading, the tool, forks, and the record (OC-S*, CC-S*, NB-S*)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nbagent.core.entries import SkillUse, ToolResult
+from nbagent.core.messages import joined_text
+from nbagent.models.scripted import calls, says
+from nbagent.skills.uses import log_rows
+from tests.runtime.lab import Lab, extended_by, result_texts
+from tests.skills.builders import skill
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path / "work", environ={"HOME": str(tmp_path / "person"), "PATH": os.environ["PATH"]})
+
+
+def managed(lab: Lab, name: str, description: str = "Does it. Use when asked.", **given: str) -> Path:
+    return skill(lab.home / "skills" / name, name, description, **given)
+
+
+def listed(lab: Lab, number: int = -1) -> str:
+    """The list of skills in the prefix of a request."""
+    prefix = lab.requests[number].prefix
+    return "".join(str(b["text"]) for b, c in zip(prefix.system, prefix.categories, strict=True) if c == "skills")
+
+
+def tools(lab: Lab) -> list[str]:
+    return [str(t["name"]) for t in lab.requests[-1].prefix.tools]
+
+
+def uses(lab: Lab) -> list[SkillUse]:
+    return lab.bodies(SkillUse)
+
+
+# ---------------------------------------------------------------- the list
+
+
+def test_the_prefix_lists_the_skills_and_counts_them_as_their_own_category(lab: Lab) -> None:
+    """OC-S7."""
+    managed(lab, "deploy", "Deploys a model. Use when asked to deploy.")
+    lab.open([says("ok")])
+    lab.send("hi")
+    assert "<name>deploy</name>" in listed(lab)
+    assert "<location>" in listed(lab)
+    ledger = lab.session.occupancy().ledger.as_mapping()
+    assert 0 < ledger["skills"] < 1_500
+
+
+@pytest.mark.parametrize(
+    ("mode", "offered", "located"), [("nbagent", ["find_skills"], True), ("read", [], True), ("tool", ["skill"], False)]
+)
+def test_the_mode_decides_which_tool_there_is(lab: Lab, mode: str, offered: list[str], located: bool) -> None:
+    """CC-S1."""
+    lab.open([says("ok")], skills__mode=mode)
+    lab.send("hi")
+    assert [t for t in tools(lab) if t in ("skill", "find_skills")] == offered
+    assert ("<location>" in listed(lab)) == located
+
+
+def test_a_skill_of_a_project_nobody_trusts_is_not_told(lab: Lab) -> None:
+    skill(lab.folder / "skills" / "evil", "evil")
+    skill(lab.folder / ".claude" / "skills" / "worse", "worse")
+    lab.open([says("ok")])
+    lab.send("hi")
+    assert "evil" not in listed(lab)
+    assert "worse" not in listed(lab)
+    assert "not trusted" in lab.session.runner.skills.catalog.named("evil").reason
+
+
+def test_with_many_skills_the_list_stays_as_long_as_with_ten(lab: Lab) -> None:
+    """NB-S1."""
+    for i in range(10):
+        managed(lab, f"skill-{i}")
+    lab.open([says("ok"), says("ok")])
+    lab.send("hi")
+    few = len(listed(lab))
+    for i in range(10, 300):
+        managed(lab, f"skill-{i}")
+    lab.send("hi", new=True)
+    assert len(listed(lab)) <= few * 1.1
+    assert "find_skills" in listed(lab)
+
+
+# ---------------------------------------------------------------- changes
+
+
+def test_new_changed_and_gone_skills_are_told_at_the_tail_and_the_prefix_stays(lab: Lab) -> None:
+    """DECISIONS 1."""
+    file = managed(lab, "alpha", "Does alpha.")
+    managed(lab, "beta", "Does beta.", body="Old text.\n")
+    lab.open([says("1"), says("2"), says("3"), says("4"), says("5")])
+    lab.send("a", "A")
+    managed(lab, "gamma", "Does gamma.")
+    lab.send("b", "B")
+    assert "- new: gamma" in lab.told()[-1]
+    managed(lab, "beta", "Does beta.", body="New text, longer.\n")
+    lab.send("c", "C")
+    assert "- its text changed: beta" in lab.told()[-1]
+    file.unlink()
+    lab.send("d", "D")
+    assert "- gone: alpha" in lab.told()[-1]
+    lab.send("e", "E")
+    assert len(lab.told()) == 4, "nothing is told twice"
+    assert len({r.prefix.to_text() for r in lab.requests}) == 1
+    assert all(extended_by(a, b) for a, b in zip(lab.requests, lab.requests[1:], strict=False))
+
+
+def test_changes_are_told_across_a_restart(lab: Lab) -> None:
+    managed(lab, "alpha")
+    lab.open([says("1")])
+    lab.send("a", "A")
+    managed(lab, "beta")
+    lab.restart([says("2"), says("3")])
+    lab.send("b", "B")
+    assert "- new: beta" in lab.told()[-1]
+    lab.restart([says("3")])
+    lab.send("c", "C")
+    assert "beta" not in lab.told()[-1]
+
+
+def test_a_new_conversation_takes_the_fresh_list(lab: Lab) -> None:
+    lab.open([says("1"), says("2")])
+    lab.send("a", "A")
+    managed(lab, "beta")
+    lab.send("b", "B", new=True)
+    assert "<name>beta</name>" in listed(lab)
+    assert "beta" not in lab.told()[-1]
+
+
+def test_a_skill_switched_off_in_mid_session_is_told_and_refused_at_reading(lab: Lab) -> None:
+    """DECISIONS 1."""
+    path = managed(lab, "alpha")
+    lab.open([says("1"), calls("read", path=str(path)), says("2")])
+    lab.send("a", "A")
+    lab.session.reconfigure(lab.settings(skills__entries={"alpha": {"enabled": False}}))
+    lab.send("b", "B")
+    assert "- gone: alpha. Do not use it. (it is switched off" in lab.told()[-1]
+    assert "cannot be used: it is switched off" in result_texts(lab.requests[-1])[0]
+    assert uses(lab) == []
+
+
+def test_after_a_compaction_the_list_is_fresh_and_an_undo_tells_what_changed_again(lab: Lab) -> None:
+    from nbagent.runtime.compacting import compact, undo
+
+    lab.open([says("x " * 9_000), says("y " * 9_000), says("3"), says("4"), says("5")])
+    lab.send("a", "A")
+    lab.send("b", "B")
+    managed(lab, "beta")
+    done = lab.run(compact(lab.session, lab.ports(), edited="We said x and y."))
+    assert done.applied
+    lab.send("c", "C")
+    assert "<name>beta</name>" in listed(lab)
+    assert not any("beta" in t for t in lab.told()[-1:])
+    undo(lab.session)
+    lab.send("d", "D")
+    assert "<name>beta</name>" not in listed(lab)
+    assert "- new: beta" in lab.told()[-1]
+
+
+# ---------------------------------------------------------------- way one
+
+
+def test_the_body_comes_by_read_and_the_use_is_recorded(lab: Lab) -> None:
+    """OC-S9, NB-S2."""
+    path = managed(lab, "alpha", body="Count the rows first.\n")
+    lab.open([calls("read", path=str(path)), calls("python", code="1+1"), says("done")], mode="auto")
+    lab.send("count my rows", "A")
+    assert "Count the rows first." in result_texts(lab.requests[1])[0]
+    (use,) = uses(lab)
+    assert (use.name, use.by, use.why) == ("alpha", "model", "count my rows")
+    (row,) = log_rows(lab.session.tree)
+    assert (row.tools, row.outcome) == (("python",), "completed")
+    assert row.tokens > 5
+    assert row.duration_s >= 0
+
+
+def test_reading_on_or_another_file_is_no_use(lab: Lab) -> None:
+    path = managed(lab, "alpha", body="line\n" * 50)
+    (path.parent / "more.md").write_text("details")
+    (lab.folder / "SKILL.md").write_text("---\nname: not-one\n---\n")
+    paths = [{"path": str(path), "offset": 20}, {"path": str(path.parent / "more.md")}, {"path": "SKILL.md"}]
+    lab.open([*(calls("read", **p) for p in paths), says("done")])
+    lab.send("a", "A")
+    assert {r.status for r in lab.bodies(ToolResult)} == {"ok"}
+    assert uses(lab) == []
+
+
+def test_skills_outside_the_workspace_can_be_read_and_nothing_else_there(lab: Lab) -> None:
+    """OC-S10."""
+    managed(lab, "alpha")
+    (lab.home / "secret.txt").write_text("secret")
+    bundled = next(s for s in lab.open([]).runner.skills.catalog if s.name == "look-at-data")
+    lab.script([calls("read", path=bundled.path), calls("read", path=str(lab.home / "secret.txt")), says("done")])
+    lab.send("a", "A")
+    ok, refused = lab.bodies(ToolResult)
+    assert ok.status == "ok"
+    assert "outside the workspace" in joined_text(refused.content)
+    assert [u.name for u in uses(lab)] == ["look-at-data"]
+
+
+def test_an_untrusted_skill_of_the_workspace_is_an_ordinary_file_and_no_use(lab: Lab) -> None:
+    skill(lab.folder / "skills" / "mine", "mine", body="Draft.\n")
+    lab.open([calls("read", path="skills/mine/SKILL.md"), says("done")])
+    lab.send("improve it", "A")
+    assert "Draft." in result_texts(lab.requests[-1])[0]
+    assert uses(lab) == []
+
+
+def test_a_skill_that_goes_between_listing_and_reading_is_named(lab: Lab) -> None:
+    """Bad input of the issue."""
+    path = managed(lab, "alpha")
+    lab.open([calls("read", path=str(path)), says("done")])
+    lab.send("a", "A")
+    assert uses(lab)
+    path.unlink()
+    lab.script([calls("read", path=str(path), offset=1, limit=5), says("gone then")])
+    lab.send("b", "B")
+    assert "does not exist" in result_texts(lab.requests[-1])[-1]
+    assert "- gone: alpha" in lab.told()[-1]
+
+
+def test_find_skills_finds_what_is_not_listed(lab: Lab) -> None:
+    """NB-S1."""
+    for i in range(60):
+        managed(lab, f"filler-{i}", f"Does thing number {i}. Use when thing {i} is wanted.")
+    managed(lab, "zebra-count", "Counts zebras in aerial pictures. Use when animals are to be counted.")
+    lab.open([calls("find_skills", task="count animals in pictures"), says("ok")])
+    lab.send("a", "A")
+    assert "zebra-count" not in listed(lab)
+    text = result_texts(lab.requests[-1])[0]
+    assert text.startswith("- zebra-count:")
+    assert "take it with read(path=" in text
+
+
+# ---------------------------------------------------------------- way two
+
+
+def test_the_tool_gives_the_text_with_arguments_and_records_the_use(lab: Lab) -> None:
+    """CC-S1."""
+    managed(lab, "greet", body="Greet $0 in $1. Folder ${CLAUDE_SKILL_DIR}.\n")
+    lab.open([calls("skill", skill="greet", arguments="Ann French"), says("ok")], skills__mode="tool")
+    lab.send("a", "A")
+    text = result_texts(lab.requests[-1])[0]
+    assert "Greet Ann in French." in text
+    assert str(lab.home / "skills" / "greet") in text
+    (use,) = uses(lab)
+    assert (use.name, use.details["arguments"]) == ("greet", "Ann French")
+
+
+def test_the_same_skill_again_is_a_short_note_and_other_arguments_are_not(lab: Lab) -> None:
+    managed(lab, "greet", body="Greet $0.\n" + "More. " * 50)
+    asked = [calls("skill", skill="greet", arguments=a) for a in ("Ann", "Ann", "Bob")]
+    lab.open([*asked, says("ok")], skills__mode="tool")
+    lab.send("a", "A")
+    first, second, third = result_texts(lab.requests[-1])
+    assert "Greet Ann." in first
+    assert "not repeated" in second
+    assert "Greet Bob." in third
+
+
+@pytest.mark.parametrize("name", ["nothing", "../greet", "GREET/../x", "hidden"])
+def test_what_there_is_not_is_refused_in_one_line(lab: Lab, name: str) -> None:
+    managed(lab, "greet")
+    managed(lab, "hidden", disable_model_invocation="true")
+    lab.open([calls("skill", skill=name), says("ok")], skills__mode="tool")
+    lab.send("a", "A")
+    (result,) = lab.bodies(ToolResult)
+    assert result.status == "error"
+    assert "\n" not in joined_text(result.content)
+    assert uses(lab) == []
+
+
+def test_a_skill_with_a_name_in_another_case_is_found(lab: Lab) -> None:
+    managed(lab, "greet")
+    lab.open([calls("skill", skill="Greet"), says("ok")], skills__mode="tool")
+    lab.send("a", "A")
+    assert [u.name for u in uses(lab)] == ["greet"]
+
+
+def test_allowed_tools_hold_for_the_turn_that_uses_the_skill_and_no_longer(lab: Lab) -> None:
+    managed(lab, "greet", allowed_tools="python Bash(echo:*)")
+    work = [calls("skill", skill="greet"), calls("python", code="x = 1"), calls("shell", command="echo hi"),
+            calls("shell", command="echo hi; id"), calls("write", path="a.txt", content="a"), says("ok")]  # fmt: skip
+    lab.open([*work, calls("python", code="x = 2"), says("ok")], skills__mode="tool")
+    lab.send("a", "A")
+    assert [r.status for r in lab.bodies(ToolResult)] == ["ok", "ok", "ok", "refused", "refused"]
+    lab.send("b", "B")
+    assert lab.bodies(ToolResult)[-1].status == "refused"
+
+
+def test_allowed_tools_never_pass_a_rule_of_the_person_or_plan_mode(lab: Lab) -> None:
+    managed(lab, "greet", allowed_tools="python shell")
+    work = [calls("skill", skill="greet"), calls("python", code="x = 1"), calls("shell", command="rm a"), says("ok")]
+    lab.open([*work, *work], skills__mode="tool", tools__deny=["shell(rm *)"])
+    lab.send("a", "A")
+    assert [r.status for r in lab.bodies(ToolResult)] == ["ok", "ok", "refused"]
+    lab.send("b", "B", mode="plan")
+    assert [r.status for r in lab.bodies(ToolResult)][3:] == ["ok", "refused", "refused"]
+
+
+def test_disallowed_tools_are_refused_for_the_turn(lab: Lab) -> None:
+    managed(lab, "greet", disallowed_tools="python")
+    lab.open([calls("skill", skill="greet"), calls("python", code="1"), says("ok")], skills__mode="tool", mode="auto")
+    lab.send("a", "A")
+    assert "does without 'python'" in result_texts(lab.requests[-1])[-1]
+
+
+def test_a_command_in_the_text_runs_only_with_permission(lab: Lab) -> None:
+    managed(lab, "where", body="Here: !`echo found $0`\n")
+    ask = calls("skill", skill="where", arguments="'$(touch evil)'")
+    lab.open([ask, says("no"), ask, says("yes")], skills__mode="tool")
+    lab.send("a", "A")
+    assert "no permission for the command" in result_texts(lab.requests[-1])[-1]
+    lab.answers = ["y"]
+    lab.send("b", "B")
+    assert "Here: found $(touch evil)" in result_texts(lab.requests[-1])[-1]
+    assert "echo found" in lab.asked[-1]
+    assert not (lab.folder / "evil").exists()
+
+
+def test_a_rule_may_speak_of_a_skill_by_name(lab: Lab) -> None:
+    """claude.md C4: `Skill(name)`, `Skill(name *)`."""
+    managed(lab, "deploy")
+    managed(lab, "greet")
+    lab.open(
+        [calls("skill", skill="deploy", arguments="now"), calls("skill", skill="greet"), says("ok")],
+        skills__mode="tool", tools__deny=["skill(deploy *)"],
+    )  # fmt: skip
+    lab.send("a", "A")
+    assert [r.status for r in lab.bodies(ToolResult)] == ["refused", "ok"]
