@@ -154,7 +154,7 @@ class Engine:
         now: float = yield ReadNow()
         view = fold.view()
         last = next((e.at for e in reversed(fold.path) if isinstance(e.body, UsageReported)), None)
-        tokens = self.meter.sizes(view.pieces)
+        tokens = self.meter.view_sizes(view)
         moment = Moment(
             now=now, idle_s=None if last is None else max(0.0, now - last), reason=reason,
             mid_turn=not view.turn_ended and view.steps > 0,

@@ -13,6 +13,7 @@ from nbagent.core.tokens import TokenFamily, estimate_tokens, frame_tokens
 from nbagent.core.view import Piece, View
 
 CALL_FRAME_TOKENS = 12  # name, id and braces of a tool call or result, as the API counts them, roughly
+CLEARED_TOKENS = 20  # what stands for a result that the provider cleared, about
 UNKNOWN_IMAGE_TOKENS = 1_500
 
 
@@ -70,10 +71,24 @@ class Meter:
         self._sized = (pieces, sizes)
         return sizes
 
+    def view_sizes(self, view: View) -> list[int]:
+        """Return the estimated tokens that each piece of a view takes of the window: what is not read takes none."""
+        sizes = self.sizes(view.pieces)
+        if not view.unread and not view.cleared:
+            return sizes
+        return [
+            0 if p.entry_id in view.unread else min(size, CLEARED_TOKENS) if p.entry_id in view.cleared else size
+            for p, size in zip(view.pieces, sizes, strict=True)
+        ]
+
     def view(self, view: View, prefix: Prefix) -> dict[str, int]:
-        """Return category -> estimated tokens of the whole request."""
+        """Return category -> estimated tokens of the whole request, less what the provider does not read of it."""
         rows = dict(self.prefix(prefix))
-        for category, tokens in self._sum(view.pieces).items():
+        pieces = view.pieces
+        if view.unread or view.cleared:
+            pieces = tuple(p for p in pieces if p.entry_id not in view.unread and p.entry_id not in view.cleared)
+            rows["tool results"] = CLEARED_TOKENS * len(view.cleared)
+        for category, tokens in self._sum(pieces).items():
             rows[category] = rows.get(category, 0) + tokens
         rows["other"] = rows.get("other", 0) + frame_tokens(self.family) + 3 * len(view.messages)
         return rows
@@ -108,6 +123,8 @@ class Meter:
             for part in inner or ():
                 rows.extend(self._block(part, "tool results"))
             return rows
+        if kind == "compaction":
+            return [("summary", self.text(str(block.get("content") or "")))]
         return [(category, self.text(canonical(block)))]
 
 

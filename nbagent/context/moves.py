@@ -40,6 +40,7 @@ def shown_results(situation: Situation) -> tuple[Shown, ...]:
     bodies = {e.id: e.body for e in situation.path if isinstance(e.body, ToolResult)}
     calls = {c.id: c for e in situation.path if isinstance(e.body, AssistantMessage) for c in tool_calls(e.body.blocks)}
     asked = {e.id for e in situation.path if isinstance(e.body, UserMessage)}
+    seen = situation.view.seen
     found: list[tuple[Piece, ToolResult, int, int, int]] = []
     steps = turns = 0
     for index in range(len(situation.view.pieces) - 1, -1, -1):
@@ -48,7 +49,7 @@ def shown_results(situation: Situation) -> tuple[Shown, ...]:
             steps += 1
         elif piece.entry_id in asked:
             turns += 1
-        elif piece.category == "tool results" and piece.entry_id not in situation.view.pruned:
+        elif piece.category == "tool results" and piece.entry_id in seen:
             body = bodies.get(piece.entry_id)
             if body is not None and positions[piece.entry_id] > bound:
                 found.append((piece, body, situation.tokens[index], steps, turns))
@@ -156,7 +157,9 @@ def _positions(situation: Situation) -> dict[str, int]:
 
 def _first_kept_index(situation: Situation, floor: int) -> int:
     """Return the position where the kept part of the last compaction begins; a new cut must be behind it."""
-    shown = {p.entry_id for p in situation.view.pieces}
+    if situation.view.unread:  # the last one was the provider's: nothing before it is shown again
+        return floor
+    shown = situation.view.in_sight
     for index, entry in enumerate(situation.path):
         if entry.id in shown and index != floor:
             return index

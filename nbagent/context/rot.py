@@ -147,7 +147,7 @@ def known_files(view: View, path: Sequence[Entry]) -> tuple[KnownFile, ...]:
 
 
 def _results(view: View, path: Sequence[Entry]) -> list[_Seen]:
-    shown = {p.entry_id for p in view.pieces} - view.pruned
+    shown = view.seen
     found: list[_Seen] = []
     turn = 0
     for position, entry in enumerate(path):

@@ -8,6 +8,7 @@ from typing import Final
 from nbagent.context.anchor_index import AnchorIndex
 from nbagent.context.anchors import SENTENCES, Key, blocks_text, split_sentences
 from nbagent.context.archive import Chunk, find_handles, target_text
+from nbagent.core.messages import is_provider_note
 from nbagent.core.ranking import Words
 from nbagent.core.tokens import estimate_tokens
 from nbagent.core.view import View
@@ -25,12 +26,18 @@ class Sight:
         self.index = index
         self.words: Words = index.words
         self.whole: set[int] = set()
+        seen = view.seen
         other: list[str] = []
         for piece in view.pieces:
             position = index.positions.get(piece.entry_id)
             known = position is not None and index.said[position].author != "nobody"
-            if position is not None and known and piece.entry_id not in view.pruned:
+            if piece.entry_id in view.unread:
+                continue
+            if position is not None and known and piece.entry_id in seen:
                 self.whole.add(position)
+                other.extend(str(b.get("content") or "") for b in piece.blocks if is_provider_note(b))
+            elif piece.entry_id in view.cleared:
+                continue
             else:
                 other.append(blocks_text(piece.blocks))
         self.other = "\n".join(other)

@@ -18,6 +18,7 @@ from nbagent.context.signals import is_signal
 from nbagent.core.effects import Append, CallModel, Effect, ReadNow
 from nbagent.core.entries import (
     AssistantMessage,
+    Body,
     Compaction,
     Entry,
     Pruning,
@@ -25,7 +26,8 @@ from nbagent.core.entries import (
     Restore,
     UsageReported,
 )
-from nbagent.core.messages import Block, Message, Response, text_block
+from nbagent.core.in_force import summarises
+from nbagent.core.messages import Block, Message, Response, is_provider_note, text_block
 from nbagent.core.view import Piece, ViewFold
 
 NOTE_TOKENS: Final = 1_500  # what a model's note usually takes, in a window of 200,000
@@ -53,8 +55,18 @@ def bare_path(path: Sequence[Entry]) -> list[Entry]:
     kept: list[Entry] = []
     for entry in path:
         if not _manages(entry):
-            kept.append(replace(entry, parent=kept[-1].id if kept else None))
+            body = _unmanaged(entry.body)
+            kept.append(replace(entry, parent=kept[-1].id if kept else None, body=body))
     return kept
+
+
+def _unmanaged(body: Body) -> Body:
+    """Return a body without what the provider did to the context by itself."""
+    if isinstance(body, UsageReported) and "applied_edits" in body.usage:
+        return replace(body, usage={k: v for k, v in body.usage.items() if k != "applied_edits"})
+    if not isinstance(body, AssistantMessage) or not summarises(body):
+        return body
+    return replace(body, blocks=tuple(b for b in body.blocks if not is_provider_note(b)))
 
 
 def _manages(entry: Entry) -> bool:

@@ -20,6 +20,7 @@ from nbagent.core.entries import (
     UsageReported,
     UserMessage,
 )
+from nbagent.core.in_force import summarises
 from nbagent.core.messages import Message
 from nbagent.core.view import View, ViewFold
 
@@ -108,7 +109,7 @@ def in_a_row(path: Sequence[Entry]) -> int:
 
 def undone(path: Sequence[Entry]) -> bool:
     """Tell whether the person took a compaction back and has not compacted by hand since."""
-    ids = {e.id for e in path if isinstance(e.body, Compaction)}
+    ids = {e.id for e in path if isinstance(e.body, Compaction) or summarises(e.body)}
     for entry in reversed(path):
         body = entry.body
         if isinstance(body, Restore) and body.cancels in ids:

@@ -2,6 +2,10 @@
 
 A move takes effect where it was written; but while an open tool loop needs the thinking of the
 last reply back as it came, a move that would disturb it waits (see `view`).
+
+A reply that begins with the provider's own compaction is a move as well: the provider reads nothing before that
+block, and what was sent stays as it was. It is undone as others are (the block is left out then), and gives way to
+a later compaction of ours.
 """
 
 from __future__ import annotations
@@ -10,8 +14,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from nbagent.core.entries import AssistantMessage, Body, Compaction, Entry, Pruning, Restore, TurnStart
-from nbagent.core.messages import Block, is_blank, is_signed_thinking, is_thinking, is_tool_call, tool_calls
+from nbagent.core.entries import (
+    AssistantMessage,
+    Body,
+    Compaction,
+    Entry,
+    Pruning,
+    Restore,
+    TurnStart,
+    UsageReported,
+)  # fmt: skip
+from nbagent.core.messages import (
+    Block,
+    is_blank,
+    is_provider_note,
+    is_signed_thinking,
+    is_thinking,
+    is_tool_call,
+    tool_calls,
+)  # fmt: skip
 
 Voice: TypeAlias = tuple[str, str]
 
@@ -58,6 +79,7 @@ class Moves:
     made: list[Entry] = field(default_factory=list)
     waiting: list[Entry] = field(default_factory=list)
     flat: set[int] = field(default_factory=set)
+    summaries: list[Entry] = field(default_factory=list)
 
     def thinking_holds(self, position: int, until: int | None = None) -> bool:
         """Tell whether thinking made at `position` has the prefix it was signed over, now or as of `until`."""
@@ -92,6 +114,22 @@ class Moves:
         """The compaction in force: the last that is not cancelled."""
         live = (e for e in reversed(self.made) if isinstance(e.body, Compaction) and e.id not in self.cancelled)
         return next(live, None)
+
+    @property
+    def summary(self) -> Entry | None:
+        """The reply whose compaction by the provider is in force: the last that nothing took back or replaced."""
+        live = [e for e in self.summaries if e.id not in self.cancelled]
+        return live[-1] if live and self.holds_summary(live[-1].id) else None
+
+    def holds_summary(self, reply: str) -> bool:
+        """Tell whether a provider's compaction in the entry `reply` is sent: not undone, and no later one of ours."""
+        ours = self.compaction
+        return reply not in self.cancelled and (ours is None or self.at[ours.id] < self.position[reply])
+
+    def summarise(self, entry: Entry) -> None:
+        """Note a reply that holds a provider's compaction. It changes nothing for the thinking before it."""
+        self.at[entry.id] = self.reach[entry.id] = self.position[entry.id] - 1
+        self.summaries.append(entry)
 
     def first_kept(self, compaction: Entry | None) -> int:
         """Return the position of the first entry that `compaction` leaves."""
@@ -157,6 +195,8 @@ def collect_moves(path: Sequence[Entry]) -> Moves:
             speaking.take(entry)
         voices.append(speaking.now)
         if isinstance(body, AssistantMessage) and speaks(body):
+            if summarises(body):
+                moves.summarise(entry)
             if last in asked:
                 asked[last] = min(i, moves.hidden_at(last))  # behind a note it stays as it was before the note
             last = i
@@ -205,6 +245,18 @@ def whole_blocks(body: AssistantMessage) -> tuple[Block, ...]:
 def speaks(body: AssistantMessage) -> bool:
     """Tell whether a reply holds something besides thinking; else it is not sent back."""
     return not all(map(is_thinking, whole_blocks(body)))
+
+
+def summarises(body: Body) -> bool:
+    """Tell whether an entry is a reply that holds a provider's own compaction."""
+    return isinstance(body, AssistantMessage) and any(map(is_provider_note, body.blocks))
+
+
+def cleared_results(usage: UsageReported | None) -> int:
+    """Return how many of the oldest results the provider left out of the call that `usage` reports."""
+    edits = usage.usage.get("applied_edits") if usage is not None else None
+    counts = [e.get("cleared_tool_uses") for e in edits if isinstance(e, Mapping)] if isinstance(edits, list) else []
+    return max((c for c in counts if isinstance(c, int)), default=0)
 
 
 def binds_thinking(body: Body) -> bool:

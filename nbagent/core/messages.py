@@ -76,6 +76,11 @@ def is_signed_thinking(block: Block) -> bool:
     return block.get("type") == "thinking" and bool(block.get("signature"))
 
 
+def is_provider_note(block: Block) -> bool:
+    """Tell whether `block` is a provider's own compaction: it reads nothing that stands before. A failed one is not."""
+    return block.get("type") == "compaction" and bool(block.get("content"))
+
+
 def is_blank(block: Block) -> bool:
     """Tell whether `block` is text without a visible character, which providers refuse."""
     if block.get("type") != "text":

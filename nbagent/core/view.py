@@ -22,7 +22,7 @@ all the same (an undo, another model in the middle of a loop), the reply and its
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from nbagent.core.entries import (
@@ -43,7 +43,16 @@ from nbagent.core.entries import (
     UserMessage,
 )  # fmt: skip
 from nbagent.core.errors import BrokenPath
-from nbagent.core.in_force import Moves, Voice, Voices, collect_moves, voice_of, whole_blocks
+from nbagent.core.in_force import (
+    Moves,
+    Voice,
+    Voices,
+    cleared_results,
+    collect_moves,
+    summarises,
+    voice_of,
+    whole_blocks,
+)  # fmt: skip
 from nbagent.core.messages import (
     Block,
     Message,
@@ -51,12 +60,14 @@ from nbagent.core.messages import (
     ToolCall,
     canonical,
     is_blank,
+    is_provider_note,
     is_thinking,
     is_tool_call,
     text_block,
     tool_calls,
     tool_result_block,
 )  # fmt: skip
+from nbagent.core.pieces import OpenCall, Piece, View
 
 CUT_NOTE = "[The reply above is not whole: {cut}. What it said until then is kept.]"
 NO_TEXT = "[no text]"
@@ -65,56 +76,9 @@ LOST_RESULT = "The tool {name!r} has no recorded result: interrupted, outcome un
 FLAT_CALL = "You called {name} with {input}. It brought:"
 PRUNED_RESULT = "[old result cleared]"
 
+__all__ = ["OpenCall", "Piece", "View", "ViewFold", "build_view", "visible_results"]
+
 _MOVES = frozenset({Pruning, Compaction, Restore})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCall:
-    """A call at the end of the path that has no result yet."""
-
-    call: ToolCall
-    started: bool
-    runnable: bool
-
-
-@dataclass(slots=True, kw_only=True)
-class Piece:
-    """What one entry contributes: `category` is its row in the ledger. Treated as frozen, as an Entry is."""
-
-    entry_id: str
-    role: Role
-    blocks: tuple[Block, ...]
-    category: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What the model may see at this leaf, and what the next step has to know.
-
-    `messages` alternate in role. `sources[i]` are the entries that message i came from.
-    `bound` is the reply whose thinking an open tool loop needs back as it came: a move that
-    reaches before that entry and does not hide it is recorded, but waits; those that wait are
-    `deferred`.
-    """
-
-    messages: tuple[Message, ...]
-    sources: tuple[tuple[str, ...], ...]
-    pieces: tuple[Piece, ...]
-    open_calls: tuple[OpenCall, ...]
-    turn: TurnStart | None
-    turn_ended: bool
-    steps: int
-    last_usage: UsageReported | None
-    pins: tuple[Pin, ...]
-    pruned: frozenset[str]
-    compaction: str | None
-    bound: str | None = None
-    deferred: tuple[str, ...] = ()
-
-    @property
-    def model(self) -> str:
-        """The model of the last turn on the path; empty before any."""
-        return self.turn.model if self.turn else ""
 
 
 class ViewFold:
@@ -148,6 +112,7 @@ class ViewFold:
         self._steps = 0
         self._usage: UsageReported | None = None
         self._pins: list[Pin] = []
+        self._unread: frozenset[str] = frozenset()
 
     @property
     def path(self) -> Sequence[Entry]:
@@ -167,7 +132,8 @@ class ViewFold:
             last = entry.id
         self._path.extend(added)
         kinds = {type(e.body) for e in added}
-        if self._moves_prefix(kinds) or (TurnStart in kinds and self._voice_changes(added)):
+        summed_up = AssistantMessage in kinds and any(summarises(e.body) for e in added)
+        if summed_up or self._moves_prefix(kinds) or (TurnStart in kinds and self._voice_changes(added)):
             self._refold()
             return
         for i, entry in enumerate(added, start):
@@ -274,6 +240,8 @@ class ViewFold:
         self._close_open_calls(entry_id)
         self._steps += 1
         blocks = whole_blocks(body)
+        if summarises(body) and not self._moves.holds_summary(entry_id):
+            blocks = tuple(b for b in blocks if not is_provider_note(b))
         spoken = tuple(b for b in blocks if not is_thinking(b))
         if not spoken:
             return
@@ -290,7 +258,9 @@ class ViewFold:
         if self._moves.is_flat(position):
             self._bound = None
             self._flat = {c.id: c for c in tool_calls(blocks)}
-            blocks = tuple(b for b in blocks if b.get("type") == "text")
+            blocks = tuple(b for b in blocks if b.get("type") in ("text", "compaction"))
+        if any(map(is_provider_note, blocks)):
+            self._unread = frozenset(p.entry_id for p in self._pieces)
         if blocks:
             self._piece(entry_id, "assistant", blocks, "messages")
         self._runnable = body.stop_reason == "tool_use" and body.cut is None
@@ -353,9 +323,15 @@ class ViewFold:
             messages=messages, sources=sources, pieces=tuple(self._pieces),
             open_calls=open_calls, turn=self._turn, turn_ended=self._turn_ended, steps=self._steps,
             last_usage=self._usage, pins=tuple(_live_pins(self._pins)), pruned=frozenset(self._pruned),
-            compaction=self._compaction.id if self._compaction else None, bound=self._bound,
-            deferred=tuple(e.id for e in self._moves.waiting),
+            compaction=last.id if (last := self._moves.summary or self._compaction) else None, bound=self._bound,
+            deferred=tuple(e.id for e in self._moves.waiting), unread=self._unread, cleared=self._cleared(),
         )  # fmt: skip
+
+    def _cleared(self) -> frozenset[str]:
+        """Return the results that the provider cleared at the last call: it tells how many, and clears the oldest."""
+        count = cleared_results(self._usage)
+        results = (p.entry_id for p in self._pieces if p.category == "tool results") if count else ()
+        return frozenset(islice((r for r in results if r not in self._unread and r not in self._pruned), count))
 
 
 def build_view(path: Iterable[Entry]) -> View:
@@ -383,7 +359,7 @@ def _live_pins(pins: Sequence[Pin]) -> list[Pin]:
 
 def visible_results(view: View, path: Iterable[Entry]) -> dict[str, Any]:
     """Return result entry id -> its `meta`, for the results whose text the model still sees in full."""
-    shown = {p.entry_id for p in view.pieces} - view.pruned
+    shown = view.seen
     return {
         e.id: e.body.meta
         for e in path

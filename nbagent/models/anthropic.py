@@ -13,7 +13,7 @@ import importlib
 import ipaddress
 import json
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -24,6 +24,7 @@ from nbagent.models.anthropic_body import BodyMaker
 from nbagent.models.anthropic_failures import failure_of
 from nbagent.models.anthropic_platforms import Platform, missing_library, open_platform
 from nbagent.models.catalog import ModelFacts, lookup, without_platform
+from nbagent.models.context_edits import beta_names
 from nbagent.models.credentials import has_credentials
 from nbagent.models.endpoint_facts import merged_facts, says_unknown, unknown_model
 from nbagent.models.model import Watch
@@ -162,8 +163,9 @@ class AnthropicModel:
     async def call(self, request: Request, watch: Watch) -> Response:
         """Send `request`, streaming; see Model. A call that brought nothing is tried again, visibly and with bounds."""
         body = self._bodies.body(replace(request, model=without_platform(request.model)))
+        names = beta_names(request)
         for attempt in range(1, self._max_tries + 1):
-            failure = await self._attempt(body, watch)
+            failure = await self._attempt(body, names, watch)
             if failure is None:
                 return _ended(watch.reply)
             if watch.reply.started or not failure.retryable or attempt == self._max_tries:
@@ -176,7 +178,7 @@ class AnthropicModel:
             await self._sleep(seconds)
         raise AssertionError("unreachable: the last attempt returns")
 
-    async def _attempt(self, body: bytes, watch: Watch) -> ModelFailed | None:
+    async def _attempt(self, body: bytes, betas: Sequence[str], watch: Watch) -> ModelFailed | None:
         """Try once. None means that the stream ended without an error; whether it is whole is in `watch.reply`."""
         try:
             client = await self._open_client()
@@ -184,7 +186,7 @@ class AnthropicModel:
             line = f"the client of {self._platform} cannot be opened: {one_line(str(error))[:300]}"
             return ModelFailed(line, kind="auth")
         try:
-            await self._stream(client, body, watch)
+            await self._stream(client, body, betas, watch)
         except ModelFailed as error:
             return error
         except (MalformedReply, ValueError, TypeError) as error:
@@ -195,12 +197,14 @@ class AnthropicModel:
             return ModelFailed("the provider closed the stream without a reply", kind="protocol", retryable=True)
         return None
 
-    async def _stream(self, client: AsyncAnthropic, body: bytes, watch: Watch) -> None:
+    async def _stream(self, client: AsyncAnthropic, body: bytes, betas: Sequence[str], watch: Watch) -> None:
         from anthropic import AsyncStream
 
         own = self._platform == "anthropic"
         # The clients of the platforms rewrite the body and sign it, so they take an object.
         sent: dict[str, Any] = {"content": body} if own else {"body": json.loads(body)}
+        if betas:
+            sent["options"] = {"headers": {"anthropic-beta": ",".join(betas)}}
         stream = await client.post(
             "/v1/messages", cast_to=object, stream=True, stream_cls=AsyncStream[object], **sent
         )

@@ -28,7 +28,8 @@ class ModelFacts:
     `thinking`: "always" cannot be turned off and takes no `enabled`, "adaptive" takes
     `{"type": "adaptive"}`, "enabled" takes a token budget. `binds_thinking`: a signed thinking block is valid after
     the exact conversation before it only. `prices` is None where none is known: then cost is not
-    known, which is not zero. `known` is False for facts that are guesses.
+    known, which is not zero. `edits` is what the provider itself does to a context when it is asked: "clear" old
+    results, "compact" (claude.md A10). `known` is False for facts that are guesses.
     """
 
     model: str
@@ -42,6 +43,7 @@ class ModelFacts:
     accepts_effort: bool = False
     sees_images: bool = True
     image_limit_tokens: int = 1_600
+    edits: frozenset[str] = frozenset()
     known: bool = True
 
 
@@ -60,12 +62,15 @@ def _claude(
         min_cache_tokens=min_cache,
         accepts_effort=True,
         image_limit_tokens=4_784 if family_of(model) == "claude-4.7" else 1_600,
+        edits=frozenset({"clear", "compact"}),
     )
 
 
 def _small_claude(model: str, *, usd: tuple[float, float], min_cache: int, effort: bool = False) -> ModelFacts:
     facts = _claude(model, usd=usd, thinking="enabled", min_cache=min_cache)
-    return replace(facts, window_tokens=200_000, max_output_tokens=64_000, accepts_effort=effort)
+    # Compaction is not said of the 4.5 models; the models endpoint may know better.
+    edits = frozenset({"clear"})
+    return replace(facts, window_tokens=200_000, max_output_tokens=64_000, accepts_effort=effort, edits=edits)
 
 
 _5_5_MIN_CACHE: Final = 4_096  # not documented for 5.5 and later; the largest known

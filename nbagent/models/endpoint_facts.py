@@ -8,6 +8,9 @@ from typing import Any
 
 from nbagent.core.errors import UsageProblem
 from nbagent.models.catalog import DEFAULT_MODEL, ModelFacts, nearest_models
+from nbagent.models.context_edits import CLEAR, COMPACT
+
+_EDITS = {"clear": CLEAR, "compact": COMPACT}
 
 
 def unknown_model(name: str) -> UsageProblem:
@@ -33,9 +36,12 @@ def merged_facts(table: ModelFacts, told: Mapping[str, Any]) -> ModelFacts:
         window_tokens=window if isinstance(window, int) and window > 0 else table.window_tokens,
         max_output_tokens=output if isinstance(output, int) and output > 0 else table.max_output_tokens,
     )
+    able = told.get("capabilities")
+    if isinstance(able, Mapping) and isinstance(able.get("context_management"), Mapping):
+        edits = {name for name, kind in _EDITS.items() if _can(able, "context_management", kind)}
+        facts = replace(facts, edits=frozenset(edits))
     if table.known:
         return facts
-    able = told.get("capabilities")
     return replace(facts, sees_images=_can(able, "image_input"), accepts_effort=_can(able, "effort"),
                    thinking="adaptive" if _can(able, "thinking", "types", "adaptive") else "none")  # fmt: skip
 

@@ -71,6 +71,7 @@ class ReplyBuilder:
             self.stop_reason = delta.get("stop_reason") or self.stop_reason
             self.stop_details = delta.get("stop_details") or self.stop_details
             self._merge_usage(event.get("usage"))
+            self._note_edits(event.get("context_management"))
         elif kind == "message_stop":
             self.complete = True
         elif kind == "error":
@@ -84,12 +85,19 @@ class ReplyBuilder:
         self.stop_reason = message.get("stop_reason")
         self.stop_details = message.get("stop_details")
         self._merge_usage(message.get("usage"))
+        self._note_edits(message.get("context_management"))
         self._blocks = [clean_block(b) for b in message.get("content") or ()]
         self.complete = True
 
     def _merge_usage(self, usage: object) -> None:
         if isinstance(usage, Mapping):
             self.usage.update({k: v for k, v in usage.items() if v is not None or k not in self.usage})
+
+    def _note_edits(self, told: object) -> None:
+        """Keep with the usage what the provider left out of this request by itself."""
+        edits = _mapping(told).get("applied_edits")
+        if isinstance(edits, list) and edits:
+            self.usage["applied_edits"] = edits
 
     def _start(self, event: Mapping[str, Any]) -> None:
         block = event.get("content_block")

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from nbagent.core.budget import scaled_parts
-from nbagent.core.errors import UsageProblem
+from nbagent.core.errors import UsageProblem, UserError
 from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import Said, Words, moves, only_word
@@ -17,17 +17,28 @@ from nbagent.notebook.compare_report import CompareReport
 from nbagent.notebook.options import OneLineParser, split_line
 from nbagent.notebook.report import ContextReport, RequestReport, RequestSegment
 from nbagent.notebook.rot_report import RotReport
-from nbagent.runtime.compacting import WAITS, compact, note_in_force, replace_note, rot_of, set_pin, undo, waiting_lines
+from nbagent.runtime.compacting import (
+    WAITS,
+    compact,
+    note_in_force,
+    provider_lines,
+    replace_note,
+    rot_of,
+    set_pin,
+    undo,
+    waiting_lines,
+)
 from nbagent.runtime.comparing import compare_session
 from nbagent.runtime.contexts import CompactionResult, check_number, known_policies
 from nbagent.runtime.doors import request_as_sent
 from nbagent.runtime.ports import TurnOptions
+from nbagent.runtime.provider_edits import missing_edits
 
 
 def context_command(agent: NotebookAgent, line: str, *, ask: Ask | None = None) -> Any:
     """Run `%context LINE`; `ask` is the turn that a dry run shows."""
     words = split_line(line)
-    if not words:
+    if not any(words):
         return context_report(agent)
     command = CONTEXT_COMMANDS.get(words[0])
     if command is None:
@@ -44,7 +55,7 @@ def context_report(agent: NotebookAgent) -> ContextReport:
         threshold_tokens=round(held.budget.threshold_share * held.budget.window_tokens), used_tokens=held.used_tokens,
         level=held.budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
         cache_hit_rate=held.cache_hit_rate, cost_usd=held.cost_usd, estimated=held.estimated,
-        rot=tuple(rot_of(session)), pending=waiting_lines(session),
+        rot=tuple(rot_of(session)), pending=waiting_lines(session), provider=provider_lines(session),
     )  # fmt: skip
 
 
@@ -121,12 +132,12 @@ def _numbers(agent: NotebookAgent) -> str:
 
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
-    """Change numbers of the policy: KEY=VALUE; window=TOKENS; shows the effective values."""
+    """Change numbers of the policy: KEY=VALUE; window=TOKENS; provider=MODE; shows the effective values."""
     return Said(set_numbers(agent, words))
 
 
 def set_numbers(agent: NotebookAgent, words: Words) -> str:
-    """Change policy, window and numbers of the policy, each given as KEY=VALUE; returns the effective values.
+    """Change policy, window, provider and numbers of the policy, each given as KEY=VALUE; returns the effective values.
 
     Raises:
         UsageProblem, PolicyError: a word is none of those.
@@ -135,6 +146,8 @@ def set_numbers(agent: NotebookAgent, words: Words) -> str:
         key, _, value = word.partition("=")
         if key == "policy" and value:
             _policy(agent, [value], None)
+        elif key == "provider" and value:
+            _set_provider(agent, value)
         elif key == "window" and value:
             agent.chosen["window_tokens"] = int(_number(key, value))
         elif value:
@@ -144,7 +157,22 @@ def set_numbers(agent: NotebookAgent, words: Words) -> str:
             raise UsageProblem(f"%context set takes KEY=VALUE, not {word!r}; the numbers are: {_numbers(agent)}")
     session = agent.session()
     budget = session.runner.budget(session.model().facts)
-    return f"window={budget.window_tokens:,} policy={session.settings.policy} {_numbers(agent)}"
+    named = f"window={budget.window_tokens:,} provider={session.settings.context.provider}"
+    return f"{named} policy={session.settings.policy} {_numbers(agent)}"
+
+
+def _set_provider(agent: NotebookAgent, mode: str) -> None:
+    """Choose what is left to the provider; what it cannot do is refused here, not in the next turn."""
+    session, before = agent.session(), agent.chosen.get("context.provider")
+    agent.chosen["context.provider"] = mode
+    try:
+        session = agent.session()
+        named = session.model(session.current_model())
+        if line := missing_edits(named, mode, session.runner.budget(named.facts)):
+            raise UsageProblem(line)
+    except UserError:
+        agent.chosen["context.provider"] = before
+        raise
 
 
 def _number(key: str, value: str) -> float:

@@ -43,7 +43,8 @@ class ContextReport:
     Tokens are of the next request; `estimated` says that no provider has counted them yet.
     `level` is 0 to 10. `categories` holds all CATEGORIES in their order, absent ones as 0.
     `cache_hit_rate` is 0 to 1, None before the first call. `rot` are findings, each with a
-    readable `str`. `pending` is a line for each move that is recorded and waits.
+    readable `str`. `pending` is a line for each move that is recorded and waits, `provider` one for what the
+    provider itself keeps out of sight.
 
     Raises:
         ValueError: the categories do not add up to `used_tokens`, or one of them is unknown.
@@ -61,6 +62,7 @@ class ContextReport:
     estimated: bool = False
     rot: tuple[object, ...] = ()
     pending: tuple[str, ...] = ()
+    provider: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if unknown := set(self.categories) - set(CATEGORIES):
@@ -90,6 +92,7 @@ class ContextReport:
             Line(text=" · ".join(words), dim=True),
         ]
         pieces += _pending_lines(self.pending)
+        pieces += [Line(text=f"provider: {line}") for line in self.provider]
         return [*pieces, *(Line(text=f"rot: {finding}") for finding in self.rot)]
 
 

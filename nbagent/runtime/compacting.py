@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nbagent.context.rot import RotFinding
-from nbagent.core.entries import Compaction, Entry, Pin, Pruning, Restore, TurnStart
+from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pin, Pruning, Restore, TurnStart
 from nbagent.core.errors import UsageProblem
+from nbagent.core.messages import is_provider_note
 from nbagent.core.tree import SessionTree
 from nbagent.core.view import ViewFold
 from nbagent.models.registry import NamedModel
@@ -92,6 +93,18 @@ def undo(session: Session) -> Undone:
     return Undone(compaction=found, waits=bool(_waiting(session.tree.path())))
 
 
+def provider_lines(session: Session) -> tuple[str, ...]:
+    """Return a line for what the provider itself keeps out of the model's sight now; empty as a rule."""
+    view = ViewFold(session.tree.path()).view()
+    lines = []
+    if view.unread:
+        count = len(view.unread)
+        lines.append(f"{count} entries stand behind the provider's own compaction; `%context undo` takes it back")
+    if view.cleared:
+        lines.append(f"{len(view.cleared)} old results were left out of the last request; `recall` finds them")
+    return tuple(lines)
+
+
 def waiting_lines(session: Session) -> tuple[str, ...]:
     """Return a line for each move that is recorded and has not taken effect yet; empty as a rule."""
     path = session.tree.path()
@@ -115,19 +128,25 @@ def _named(entry: Entry, kinds: dict[str, type]) -> str:
 
 
 def _without(path: Sequence[Entry], absent: str) -> list[Entry]:
-    """Return the path as if the entry `absent` had never been."""
+    """Return the path as if the compaction `absent` had never been: ours, or the provider's in a reply."""
     kept: list[Entry] = []
     for entry in path:
-        if entry.id != absent:
-            kept.append(replace(entry, parent=kept[-1].id if kept else None))
+        body = entry.body
+        if entry.id == absent and isinstance(body, AssistantMessage):
+            body = replace(body, blocks=tuple(b for b in body.blocks if not is_provider_note(b)))
+        elif entry.id == absent:
+            continue
+        kept.append(replace(entry, parent=kept[-1].id if kept else None, body=body))
     return kept
 
 
 def note_in_force(session: Session) -> str:
-    """Return the hand-off note of the compaction in force, as the model wrote it; empty when there is none."""
+    """Return the note of the compaction in force, as the model or the provider wrote it; empty when there is none."""
     path = session.tree.path()
     current = ViewFold(path).view().compaction
     body = next((e.body for e in path if e.id == current), None)
+    if isinstance(body, AssistantMessage):
+        return "\n\n".join(str(b["content"]) for b in body.blocks if is_provider_note(b))
     return str(body.details.get("handoff", "")) if isinstance(body, Compaction) else ""
 
 
@@ -135,11 +154,15 @@ def replace_note(session: Session, text: str) -> None:
     """Put an edited hand-off note in the place of the one in force; all else of that compaction stays.
 
     Raises:
-        UsageProblem: there is no compaction.
+        UsageProblem: there is no compaction, or it is the provider's, whose note only the provider writes.
     """
     found = last_compaction(session.tree.path())
     body = found.body
-    assert isinstance(body, Compaction)
+    if not isinstance(body, Compaction):
+        raise UsageProblem(
+            "the note in force is the provider's own and cannot be changed; `%context undo` takes it back, then "
+            "`%context compact` writes one that can"
+        )
     old = str(body.details.get("handoff", ""))
     note = body.note.replace(old, text, 1) if old and old in body.note else f"{text}\n\n{body.note}"
     session.runner.writer.write(Restore(cancels=found.id))

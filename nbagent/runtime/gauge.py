@@ -91,7 +91,7 @@ class SessionGauge:
         meter = self.meter(facts.family)
         found = _Look(
             model=facts.model, prefix=prefix, count=len(view.pieces),
-            last=view.pieces[-1].entry_id if view.pieces else "", moves=(view.pruned, view.compaction),
+            last=view.pieces[-1].entry_id if view.pieces else "", moves=(view.pruned, view.compaction, view.cleared),
             estimate=sum(meter.view(view, prefix).values()), added=0, added_estimate=0,
             base=ContextSize(calibration=self._learned.get(facts.model, Calibration())), predicted=0,
             overhead=self._overhead.get(facts.model, 0.0),
@@ -123,14 +123,14 @@ class SessionGauge:
     def believed(self, usage: Mapping[str, Any]) -> int:
         """Return the size of the request sent last, by a report of it; an absurd one is not believed."""
         measured = Usage.from_wire(usage)
-        sent = self._sent
+        sent = None if _edited(usage) else self._sent
         return _weighed(sent, measured).measured_tokens if sent else measured.context_tokens
 
     def measured(self, usage: UsageReported) -> None:
         """Anchor on what the provider measured for the request sent last; `usage` is the entry's own body."""
         sent, self._sent = self._sent, None
-        if sent is None:
-            return
+        if sent is None or _edited(usage.usage):
+            return  # the provider measured another request than the one that was estimated
         reported = Usage.from_wire(usage.usage)
         size = _weighed(sent, reported)
         self._learned[sent.model] = size.calibration
@@ -188,6 +188,14 @@ class SessionGauge:
 
 def _of_turn(body: Body) -> bool:
     return isinstance(body, UsageReported) and body.purpose == "turn"
+
+
+def _edited(usage: Mapping[str, Any]) -> bool:
+    """Tell whether the provider made the request smaller by itself: cleared results, or compacted."""
+    parts = usage.get("iterations") or ()
+    return bool(usage.get("applied_edits")) or any(
+        isinstance(p, Mapping) and p.get("type") == "compaction" for p in parts
+    )
 
 
 def _weighed(sent: _Look, measured: Usage) -> ContextSize:

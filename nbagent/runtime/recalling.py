@@ -42,7 +42,7 @@ class ConversationRecall:
         if not terms:
             return ()
         view = build_view(path)
-        seen = {p.entry_id for p in view.pieces} - view.pruned
+        seen = view.seen
         best: dict[str, Chunk] = {}
         for chunk in self._archive.search(terms, limit=CANDIDATES * limit):
             best.setdefault(chunk.entry_id, chunk)
@@ -106,7 +106,7 @@ class ConversationRecall:
     def _is_cut(self, entry: Entry) -> bool:
         return isinstance(entry.body, ToolResult) and entry.body.artifact is not None
 
-    def _found(self, chunk: Chunk, entry: Entry, terms: frozenset[str], seen: set[str]) -> Found:
+    def _found(self, chunk: Chunk, entry: Entry, terms: frozenset[str], seen: frozenset[str]) -> Found:
         at = self._densest(chunk.text, terms)
         text = chunk.text[at : at + SNIPPET_CHARS]
         return Found(

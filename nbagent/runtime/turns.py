@@ -20,6 +20,7 @@ from nbagent.core.turn import Limits, TurnInput, close_broken_turn, run_turn
 from nbagent.core.view import View, build_view
 from nbagent.models.catalog import ModelFacts
 from nbagent.models.registry import NamedModel
+from nbagent.runtime import provider_edits as provider
 from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
 from nbagent.runtime.contexts import PrefixInForce, choose_policy, make_engine, threshold_share
 from nbagent.runtime.driver import Driver, SafeSink
@@ -78,6 +79,7 @@ class TurnRunner:
     memory: Remembering = field(init=False)
     recall: ConversationRecall = field(init=False)
     skills: SessionSkills = field(init=False)
+    _told: set[str] = field(default_factory=set)
     _in_force: PrefixInForce = field(default_factory=PrefixInForce)
 
     def __post_init__(self) -> None:
@@ -145,7 +147,7 @@ class TurnRunner:
                 SeenVariable(name=v.name, type=v.type_name, shape=v.shape, identity=v.identity) for v in found
             )
         view = build_view(path)
-        before, first = told_state(path, {p.entry_id for p in view.pieces}), view.turn is None
+        before, first = told_state(path, view.in_sight), view.turn is None
         files, problems = self._startup_files()
         if first or before.get("files") != _marks(files):
             self.notices.extend(map(str, problems))
@@ -185,14 +187,14 @@ class TurnRunner:
         """Return the entry that a new turn begins with."""
         mode = self.mode(options)
         digest = self.root_prefix(path)
-        names = [str(t["name"]) for t in self.prefix_of(digest).tools]
-        limits = self.limits(options)
+        names, limits = [str(t["name"]) for t in self.prefix_of(digest).tools], self.limits(options)
         return TurnStart(
             turn=turn, model=named.name, policy=self.policy(options),
             policy_numbers=dict(self.policy_of(self.policy(options)).numbers), mode=mode, prefix=digest,
             cell_id=cell.cell_id, source_hash=cell.source_hash, order=cell.order,
             masked_tools=self.masked(names, options, mode),
-            options=provider_options(named), limits={k: v for k, v in vars_of(limits).items() if v is not None},
+            options=provider.options(named, self.settings.context.provider, self.budget(named.facts)),
+            limits={k: v for k, v in vars_of(limits).items() if v is not None},
         )  # fmt: skip
 
     def mode(self, options: TurnOptions) -> str:
@@ -235,8 +237,9 @@ class TurnRunner:
     def request(self, view: View, start: TurnStart, max_tokens: int, named: NamedModel) -> Request:
         """Return the request for `view`, and let the gauge look at it."""
         prefix = self.prefix_of(self._in_force.of(self.writer.tree.path()) or start.prefix)
-        self.gauge.look(view, prefix, named.facts)
-        return assemble(view, prefix, model=start.model, max_tokens=max_tokens, options=start.options)
+        share = self.gauge.look(view, prefix, named.facts) / self.budget(named.facts).window_tokens
+        options = provider.options_now(start.options, self.writer.tree.path(), share)
+        return assemble(view, prefix, model=start.model, max_tokens=max_tokens, options=options)
 
     def close_broken(self) -> None:
         """Give a turn that a crash left open its results and its end."""
@@ -256,6 +259,9 @@ class TurnRunner:
     ) -> FinishedTurn:
         """Drive a turn at the leaf: a new one, or with `start` None the last one on; with `playback` a recorded one."""
         tree = self.writer.tree
+        if playback is None:
+            mode, budget = self.settings.context.provider, self.budget(named.facts)
+            self.notices += provider.begin(self.writer, named, mode, budget, self._told)
         path = tree.path()
         before = len(path)
         current = start or build_view(path).turn
@@ -289,7 +295,8 @@ class TurnRunner:
         output = await driver.run(steps)
         return finished_turn(
             output, ports, entries=tuple(tree.path()[before:]), context_tokens=self.gauge.context_tokens, number=number,
-            window_tokens=window, player=playback.player if playback else None, notices=self._take_notices(driver),
+            window_tokens=window, player=playback.player if playback else None,
+            notices=(*self._take_notices(driver), *provider.told_edits(tree.path()[before:])),
         )  # fmt: skip
 
     def engine(
@@ -303,8 +310,9 @@ class TurnRunner:
 
         self.gauge.replay(path, prefix(), named.facts)
         return make_engine(
-            named=named, policy=self.policy_of(start.policy), prefix=prefix, budget=self.budget(named.facts),
-            options=start.options, meter=self.gauge.meter(named.facts.family),
+            named=named, policy=provider.leaving(self.policy_of(start.policy), start.options), prefix=prefix,
+            budget=self.budget(named.facts), options=provider.without_compaction(start.options),
+            meter=self.gauge.meter(named.facts.family),
             predict=lambda view: self.gauge.look(view, prefix(), named.facts),
             price=lambda model, usage: price(named.facts, usage),
             fresh_prefix=self.fresh_prefix, skills_note=self.skills_note, focus=focus, edited=edited,

@@ -61,6 +61,13 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSettings:
+    """What of managing the context is left to the provider."""
+
+    provider: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRules:
     """Rules that allow, ask for or deny a tool's call."""
 
@@ -98,6 +105,7 @@ class Settings:
     limits: Limits
     skills: SkillSettings
     memory: MemorySettings
+    context: ContextSettings
     tools: ToolRules
     openai: OpenAISettings
     project: str
@@ -175,7 +183,8 @@ class _Layers:
 
         return Settings(
             **top, limits=Limits(**section("limits")), skills=SkillSettings(**section("skills")),
-            memory=MemorySettings(**section("memory")), tools=ToolRules(**section("tools")),
+            memory=MemorySettings(**section("memory")), context=ContextSettings(**section("context")),
+            tools=ToolRules(**section("tools")),
             openai=OpenAISettings(**section("openai")), project=project, trusted=trusted,
             diagnostics=diagnostics, origins=self.origins,
         )  # fmt: skip

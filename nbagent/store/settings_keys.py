@@ -13,6 +13,7 @@ from typing import Any
 from nbagent.store.settings_defaults import HOME, MODEL, MODES, POLICY, URL, WINDOW_TOKENS
 
 OBSERVE = ("off", "outline", "full")  # from narrow to wide
+PROVIDER = ("off", "clear", "compact", "both")  # what of managing the context is left to the provider
 RERUN = ("fork", "reuse", "append")
 
 
@@ -140,6 +141,7 @@ KEYS: Mapping[str, Key] = {
         _whole_key("window_tokens", WINDOW_TOKENS, 1_000),
         Key(name="threshold", default=None, expected="a share of the window above 0 and up to 1, such as 0.7",
             check=_share, parse=float),
+        _choice_key("context.provider", "off", PROVIDER),
         _url_key("base_url"),
         _whole_key("limits.max_steps", 50, 1),
         _whole_key("limits.max_tokens", None, 1),
@@ -198,7 +200,10 @@ class Narrowed:
 _REFUSED = Narrowed(accepted=False)
 # What a cloned project may choose: nothing here lets code run, data out or money be spent without a ceiling.
 _FREE = frozenset(
-    {"model", "policy", "rerun", "session", "threshold", "skills.mode", "memory.preset", "openai.model"}
+    {
+        "model", "policy", "rerun", "session", "threshold", "context.provider", "skills.mode", "memory.preset",
+        "openai.model",
+    }
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from nbagent.core.entries import (
     TurnStart,
     UserMessage,
 )  # fmt: skip
+from nbagent.core.in_force import summarises
 from nbagent.core.messages import Block, Message, image_block, text_block, tool_calls
 from nbagent.core.view import build_view
 from tests.core.builders import MODEL, call, stamp, thinks, usage
@@ -36,6 +37,8 @@ STOPS = ("end_turn", "tool_use", "max_tokens", "pause_turn", "refusal", "a later
 UNSIGNED: Block = {"type": "thinking", "thinking": "half", "signature": ""}
 REDACTED: Block = {"type": "redacted_thinking", "data": "sealed"}
 LATER: Block = {"type": "a_later_kind", "payload": {"n": None}}
+SUMMED: Block = {"type": "compaction", "content": "the provider's own note", "encrypted_content": "sealed"}
+FAILED: Block = {"type": "compaction", "content": None}
 
 
 @dataclass
@@ -89,7 +92,7 @@ class Writer:
             broken = self.draw(st.integers(0, 9)) == 0
             blocks.append(call("python", f"c{self.ids}", [1] if broken else {"code": self.text()}))
         if self.draw(st.integers(0, 5)) == 0:
-            blocks.insert(0, self.one_of((UNSIGNED, REDACTED, LATER)))
+            blocks.insert(0, self.one_of((UNSIGNED, REDACTED, LATER, SUMMED, FAILED)))
         stop = ("tool_use" if asks else "end_turn") if self.draw(st.integers(0, 2)) else self.one_of(STOPS)
         cut = "stopped" if self.draw(st.integers(0, 5)) == 0 else None
         self.add(AssistantMessage(blocks=tuple(blocks), stop_reason=stop, model=MODEL, step=1, cut=cut), usage())
@@ -119,7 +122,7 @@ class Writer:
     def move(self) -> None:
         kind = self.one_of(self.moves)
         if kind is Restore:
-            made = [e.id for e in self.entries if isinstance(e.body, Pruning | Compaction)]
+            made = [e.id for e in self.entries if isinstance(e.body, Pruning | Compaction) or summarises(e.body)]
             if made:
                 self.add(Restore(cancels=self.one_of(made)))
         elif kind is Pruning:

@@ -32,6 +32,7 @@ class ModelFacts:
     takes_prefill: bool = False
     takes_forced_tool: bool = True
     takes_system_messages: bool = False
+    compacts: bool = True
 
     def as_json(self, window_tokens: int | None) -> dict[str, Any]:
         """Return the body of `GET /v1/models/{id}`; `window_tokens` overrides the table."""
@@ -57,7 +58,7 @@ class ModelFacts:
             "batch": no,
             "citations": no,
             "code_execution": no,
-            "context_management": {"supported": True, **dict.fromkeys(edits, yes)},
+            "context_management": {"supported": True, **dict.fromkeys(edits, yes), **({} if self.compacts else {edits[2]: no})},
             "effort": {
                 "supported": self.takes_effort,
                 **dict.fromkeys(EFFORT_LEVELS, yes if self.takes_effort else no),
@@ -89,6 +90,7 @@ def _extended_only(model_id: str, *, effort: bool = False) -> ModelFacts:
         omits_thinking=False,
         takes_effort=effort,
         takes_prefill=True,
+        compacts=False,
     )
 
 

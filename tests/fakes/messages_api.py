@@ -8,8 +8,8 @@ GET /_requests with what it has seen. In a test:
 
 As a process: `python -m tests.fakes.messages_api --port 0 --script replies.json` prints its URL.
 
-Not modelled: compaction and context edits (accepted with their beta header, never applied),
-server-held threads, deferred tool loading beyond the prefix, rate limits other than scripted ones.
+Context edits are applied and told (`context_edits`); `note` writes the service's own compaction. Not modelled:
+compaction on demand (accepted with its beta header, never made), thinking cleared by an edit, server-held threads, deferred tool loading beyond the prefix, rate limits other than scripted ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.fakes import cache, prefix
+from tests.fakes import cache, context_edits, prefix
 from tests.fakes.answers import error_answer, json_answer, message_answer
 from tests.fakes.catalog import MODELS, ModelFacts
 from tests.fakes.errors import Refused, error_body
@@ -106,6 +106,8 @@ class FakeMessagesAPI:
         clock: seconds, for the lifetime of cached prefixes.
         min_cache_tokens: shortest prefix that is cached.
         port: 0 takes a free one.
+        note: the text of a compaction, from the request body; None as its text is one that failed.
+        least_trigger: smallest trigger of a compaction that is taken.
     """
 
     def __init__(
@@ -119,6 +121,8 @@ class FakeMessagesAPI:
         clock: Callable[[], float] = time.monotonic,
         min_cache_tokens: int = cache.MIN_CACHE_TOKENS,
         port: int = 0,
+        note: Callable[[JSON], str | None] = lambda body: "The service's own note of the conversation so far.",
+        least_trigger: int = context_edits.LEAST_COMPACT_TRIGGER,
     ) -> None:
         self.requests: list[RecordedRequest] = []
         self.count_requests: list[RecordedRequest] = []
@@ -130,6 +134,9 @@ class FakeMessagesAPI:
         self._repeat = repeat
         self._api_key = api_key
         self._count = count
+        self._note = note
+        self._least_trigger = least_trigger
+        self._notes: list[JSON] = []
         self._failing: Reply | None = None
         self._failures_left = 0
         self._issued: dict[str, list[tuple[bytes, ...]]] = {}
@@ -221,15 +228,25 @@ class FakeMessagesAPI:
     def _message(self, record: RecordedRequest, place: int) -> Answer:
         body = record.body
         facts = check_request(body, record.headers)
+        context_edits.check_edits(
+            body, betas(record.headers), compacts=facts.compacts, least_trigger=self._least_trigger
+        )
         bound = self._bound_prompt(record, facts)
-        self._check_window(bound, facts)
+        seen = context_edits.seen_prompt(body, bound.blocks, self._count, self._notes)
+        self._check_window(seen.blocks, facts)
         chosen = self._take(body)
         fault = chosen.fault
         if fault is not None and fault.kind == "http_error":
             return error_answer(fault)
         with self._lock:
-            plan = self.cache.plan(body, bound.blocks)
+            plan = self.cache.plan(body, seen.blocks)
+            if seen.compacts:
+                chosen = replace(chosen, blocks=(self._compaction(body), *chosen.blocks))
             message = self._finished(chosen, record, facts, bound, plan.usage)
+            if body.get("context_management"):
+                message["context_management"] = {"applied_edits": list(seen.applied)}
+            if seen.compacts:
+                message["usage"] |= self._iterations(seen, message)
             self.requests[place] = replace(record, usage=plan.usage)
         wait_s = fault.seconds if fault is not None and fault.kind == "stall_before_headers" else 0.0
         return replace(
@@ -246,8 +263,31 @@ class FakeMessagesAPI:
         drops = (settings.get("block_binding") or {}).get("prefix_mismatch_behavior") == "drop_block"
         return prefix.check_thinking(blocks, facts.id, binds=facts.binds_thinking, drops=drops)
 
-    def _check_window(self, bound: prefix.BoundPrompt, facts: ModelFacts) -> None:
-        size, limit = self.cache.tokens(bound.blocks), self.window_tokens or facts.window_tokens
+    def _compaction(self, body: JSON) -> JSON:
+        block = {"type": "compaction", "content": self._note(body), "encrypted_content": self._next("sealed_")}
+        self._notes.append(block)
+        return block
+
+    def _iterations(self, seen: context_edits.SeenPrompt, message: JSON) -> JSON:
+        """Return the usage of a reply that compacted: the top level leaves the compaction out."""
+        note = message["content"][0]
+        if note["content"] is None:
+            return {}
+        written = self._count(json.dumps(note).encode())
+        head = sum(self._count(b.line) for b in seen.blocks if b.part != "messages")
+        output = message["usage"]["output_tokens"]
+        whole = {k: v for k, v in message["usage"].items() if "input_tokens" in k}
+        rest = {"input_tokens": head + written, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+        return {
+            **rest,
+            "iterations": [
+                {"type": "compaction", **whole, "output_tokens": written},
+                {"type": "message", **rest, "output_tokens": output},
+            ],
+        }
+
+    def _check_window(self, blocks: Sequence[prefix.PromptBlock], facts: ModelFacts) -> None:
+        size, limit = self.cache.tokens(blocks), self.window_tokens or facts.window_tokens
         if size > limit:
             raise Refused(f"prompt is too long: {size} tokens > {limit} maximum")
 
@@ -308,8 +348,6 @@ class FakeMessagesAPI:
         }
         if BINDING_BETA in betas(record.headers):
             message["input_transformations"] = list(bound.transformations)
-        if record.body.get("context_management"):
-            message["context_management"] = {"applied_edits": []}
         return message
 
     def _output_usage(self, chosen: Reply) -> JSON:

@@ -60,7 +60,7 @@ def events(message: JSON, reply: Reply) -> Iterator[JSON]:
 def _final_usage(usage: JSON, fault: Fault | None) -> JSON:
     names: tuple[str, ...] = ("output_tokens", "output_tokens_details", "server_tool_use")
     if fault is None or fault.kind != "output_usage_only":
-        names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", *names)
+        names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "iterations", *names)
     return {name: usage[name] for name in names if name in usage}
 
 
@@ -79,6 +79,8 @@ def _opening(block: JSON) -> JSON:
             return {**block, "thinking": "", "signature": ""}
         case "tool_use" | "server_tool_use":
             return {**block, "input": {}}
+        case "compaction":
+            return {**block, "content": None}
         case _:
             return block
 
@@ -93,6 +95,8 @@ def _deltas(block: JSON, reply: Reply, *, last: bool) -> Iterator[JSON]:
             for piece in _pieces(block["thinking"], size):
                 yield {"type": "thinking_delta", "thinking": piece}
             yield {"type": "signature_delta", "signature": block["signature"]}
+        case "compaction":
+            yield {"type": "compaction_delta", "content": block["content"]}
         case "tool_use" | "server_tool_use":
             yield {"type": "input_json_delta", "partial_json": ""}
             for piece in _pieces(_input_text(block, reply, last=last), size):
