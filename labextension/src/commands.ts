@@ -62,5 +62,28 @@ export function addCommands(options: CommandOptions): readonly string[] {
     session => session?.stop(),
     session => session.state.turn.status !== 'idle'
   );
+  tellChanges(commands, follower);
   return ids;
+}
+
+/** Let palette, menus and toolbar know when a command can be used, or cannot be any more. */
+function tellChanges(commands: CommandRegistry, follower: Follower): void {
+  let followed: AgentSession | null = null;
+  let known = '';
+  const look = (): void => {
+    const { phase, state } = followed ?? {};
+    const now = `${phase} ${state?.turn.status} ${state?.compaction.entry}`;
+    if (now !== known) {
+      known = now;
+      commands.notifyCommandChanged();
+    }
+  };
+  const follow = (): void => {
+    followed?.changed.disconnect(look);
+    followed = follower.session;
+    followed?.changed.connect(look);
+    look();
+  };
+  follower.changed.connect(follow);
+  follow();
 }

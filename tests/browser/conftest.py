@@ -1,0 +1,120 @@
+"""The browser tests share one JupyterLab and one window; each has a notebook and a folder of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.desk import CHROMIUM, FLAGS, ROOT, Notebook, Service, Window, lab
+
+PICTURES = ROOT / "build" / "browser-failures"
+WINDOWS = pytest.StashKey[dict[str, Any]]()
+ENV = {"ANTHROPIC_API_KEY": "x", "NBAGENT_MODE": "auto", "NBAGENT_OFFLINE": "1"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip where a browser, or the built panel, is missing."""
+    here = Path(__file__).parent
+    built = (ROOT / "nbagent" / "labextension" / "package.json").is_file()
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.skipif(CHROMIUM is None, reason="no Chromium was found"))
+            item.add_marker(pytest.mark.skipif(not built, reason="the panel is not built: there is no node"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Keep a picture of every window of a test that fails."""
+    report = yield
+    if report.failed:
+        for name, page in item.session.stash.get(WINDOWS, {}).items():
+            PICTURES.mkdir(parents=True, exist_ok=True)
+            path = PICTURES / f"{re.sub(r'[^a-z0-9]+', '-', item.name.lower())}-{report.when}-{name}.png"
+            try:
+                page.screenshot(path=str(path), timeout=10_000)
+            except Exception as error:
+                report.sections.append(("picture", f"none of {name}: {error}"))
+            else:
+                report.sections.append(("picture", str(path)))
+    return report
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[Service]:
+    """The fake of the Messages API that all kernels talk to."""
+    service = Service()
+    with service.fake:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def address(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """JupyterLab's address, and the folder that it shows."""
+    folder = tmp_path_factory.mktemp("lab") / "work"
+    folder.mkdir()
+    with lab(folder, ANTHROPIC_BASE_URL=service.fake.base_url, **ENV) as url:
+        yield url, folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def shared(browser: Any, address: tuple[str, Path], request: pytest.FixtureRequest) -> Window:
+    """The window that most tests share."""
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    request.session.stash.setdefault(WINDOWS, {})["shared"] = page
+    return Window(page, address[0], "shared", address[1])
+
+
+@pytest.fixture
+def window(shared: Window, service: Service) -> Iterator[Window]:
+    """The shared window; what a test leaves open is closed."""
+    service.replies.clear()
+    yield shared
+    for path in shared.page.evaluate("() => Object.keys(window.books ?? {})"):
+        shared.page.evaluate(
+            """async (path) => { const w = books[path]; delete books[path];
+               await w.sessionContext.shutdown(); w.context.model.dirty = false; w.dispose(); }""",
+            path,
+        )
+
+
+@pytest.fixture
+def another(browser: Any, address: tuple[str, Path], request: pytest.FixtureRequest) -> Iterator[Window]:
+    """A window of its own, beside the shared one or in place of it."""
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    windows = request.session.stash.setdefault(WINDOWS, {})
+    windows["another"] = page
+    yield Window(page, address[0], "another", address[1])
+    del windows["another"]
+    page.close()
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> str:
+    """A folder name of this test alone."""
+    return re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:60].strip("-")
+
+
+@pytest.fixture
+def notebook(window: Window, place: str) -> Notebook:
+    """A notebook with nbagent loaded and a few turns to run, in the shared window with the panel open."""
+    cells = ("%load_ext nbagent", "%%agent\nFirst question", "%%agent\nSecond question", "%%agent\nThird question")
+    notebook = window.notebook(f"{place}/notes.ipynb", *cells)
+    window.command("nbagent:open")
+    notebook.run(0)
+    return notebook

@@ -1,0 +1,244 @@
+"""A JupyterLab, a browser, notebooks in it, and the service that answers their turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.messages_api import FakeMessagesAPI, Reply, reply
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = os.environ.get("NBAGENT_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+]  # fmt: skip
+WAIT_MS = 40_000  # of a busy machine; nothing waits so long when all is well
+
+_OPEN = """async (path) => {
+  const w = await jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'});
+  await w.context.ready; await w.sessionContext.ready; await w.sessionContext.session.kernel.info;
+  (window.books ??= {})[path] = w;
+}"""
+_FOCUS = "(path) => { jupyterapp.shell.activateById(books[path].id); }"
+_START = """([path, i]) => {
+  jupyterapp.shell.activateById(books[path].id);
+  books[path].content.activeCellIndex = i;
+  (window.runs ??= {})[path] = jupyterapp.commands.execute('notebook:run-cell');
+}"""
+_CLOSE = """async (path) => {
+  const w = books[path]; delete books[path];
+  await w.sessionContext.shutdown(); await w.context.save(); w.dispose();
+}"""
+
+
+LONG = "A sentence of the answer that goes on for a while. " * 60
+
+
+def endless() -> Reply:
+    """An answer that takes minutes, unless it is stopped."""
+    return reply(LONG * 20, delta_size_chars=60, delta_delay_s=0.1)
+
+
+class Service:
+    """The model of all tests: answers what is queued, else "ok"; a hand-off note when one is asked for."""
+
+    def __init__(self) -> None:
+        self.replies: deque[Reply | str] = deque()
+        self.fake = FakeMessagesAPI(self._answer)
+
+    def _answer(self, body: dict[str, Any]) -> Reply | str:
+        return self.replies.popleft() if self.replies else reply("ok")
+
+    @property
+    def prompts(self) -> list[str]:
+        """The last text of each request, oldest first."""
+        return [_last_text(request.body) for request in self.fake.requests]
+
+
+def _last_text(body: dict[str, Any]) -> str:
+    content = body["messages"][-1]["content"]
+    blocks = [content] if isinstance(content, str) else [b.get("text", "") for b in content]
+    return "\n".join(blocks)
+
+
+@contextmanager
+def lab(folder: Path, **env: str) -> Iterator[str]:
+    """Run JupyterLab over `folder`; yields its address. Everything it writes is in `folder`'s neighbour."""
+    home = folder.parent / "home"
+    settings = home / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    quiet = json.dumps({"fetchNews": "false", "checkForUpdates": False})
+    (settings / "notification.jupyterlab-settings").write_text(quiet)
+    names = {"HOME": home, "IPYTHONDIR": home / "ipython", "JUPYTERLAB_SETTINGS_DIR": home / "settings"}
+    names |= {f"JUPYTER_{n}_DIR": home / n.lower() for n in ("CONFIG", "DATA", "RUNTIME")}
+    names |= {"JUPYTERLAB_WORKSPACES_DIR": home / "workspaces", "NBAGENT_HOME": home / "nbagent"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (folder.parent / "server.log").open("w") as log:
+        server = subprocess.Popen(
+            [
+                sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
+                f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password=",
+                "--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}",
+                "--LabApp.expose_app_in_browser=True",
+            ],
+            env={**os.environ, **{k: str(v) for k, v in names.items()}, **env}, stdout=log, stderr=log,
+        )  # fmt: skip
+        try:
+            yield _ready(f"http://127.0.0.1:{port}", server)
+        finally:
+            server.terminate()
+            try:
+                server.wait(15)
+            except subprocess.TimeoutExpired:
+                server.kill()
+
+
+def _ready(address: str, server: subprocess.Popen[bytes]) -> str:
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends and server.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{address}/api/status"):
+                return address
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError("JupyterLab did not start; see server.log")
+
+
+class Window:
+    """One browser window with JupyterLab in it."""
+
+    def __init__(self, page: Any, address: str, name: str, folder: Path) -> None:
+        self.page, self.folder = page, folder
+        self.url = f"{address}/lab/workspaces/{name}"
+        page.set_default_timeout(WAIT_MS)
+        self.load()
+
+    def load(self, reset: bool = True) -> None:
+        """Load the page."""
+        self.page.goto(self.url + ("?reset" if reset else ""), wait_until="domcontentloaded")
+        self.page.wait_for_function("() => window.jupyterapp")
+        self.page.evaluate("async () => { await jupyterapp.restored }")
+
+    def command(self, name: str) -> None:
+        """Run a command, without waiting for it."""
+        self.page.evaluate("(name) => { void jupyterapp.commands.execute(name); }", name)
+
+    @property
+    def panel(self) -> Any:
+        """The panel."""
+        return self.page.locator("#nbagent-panel")
+
+    def part(self, name: str) -> Any:
+        """A part of the panel by its heading, unfolded."""
+        heading = self.panel.get_by_role("button", name=name, exact=True)
+        heading.wait_for()
+        if heading.get_attribute("aria-expanded") == "false":
+            heading.click()
+        return self.panel.get_by_role("region", name=name, exact=True)
+
+    def notebook(self, path: str, *cells: str) -> Notebook:
+        """Write a notebook with these cells, and open it."""
+        if cells:
+            write_notebook(self.folder / path, cells)
+        return Notebook(self, path)
+
+
+class Notebook:
+    """A notebook that is open in a window."""
+
+    def __init__(self, window: Window, path: str) -> None:
+        self.window, self.page, self.path = window, window.page, path
+        self.page.evaluate(_OPEN, path)
+
+    def focus(self) -> None:
+        """Make it the current one."""
+        self.page.evaluate(_FOCUS, self.path)
+
+    def start(self, index: int) -> None:
+        """Begin to run a cell."""
+        self.page.evaluate(_START, [self.path, index])
+
+    def wait(self) -> None:
+        """Wait until the cell that was started has ended."""
+        self.page.evaluate("async (path) => { await runs[path] }", self.path)
+
+    def run(self, *indexes: int) -> None:
+        """Run cells, one after the other."""
+        for index in indexes:
+            self.start(index)
+            self.wait()
+
+    def text(self, index: int) -> str:
+        """Return the text of the outputs of a cell, and its errors."""
+        outputs = self.page.evaluate(
+            "([path, i]) => books[path].context.model.toJSON().cells[i].outputs", [self.path, index]
+        )
+        return "\n".join(_text(output) for output in outputs)
+
+    def cell(self, index: int) -> Any:
+        """A cell as it is drawn."""
+        return self.page.locator(f"[id='{self._id()}'] .jp-Cell").nth(index)
+
+    def restart(self) -> None:
+        """Restart the kernel, as the menu does."""
+        self.page.evaluate(
+            """async (path) => { const c = books[path].sessionContext;
+               await c.restartKernel(); await c.session.kernel.info; }""",
+            self.path,
+        )
+
+    def pid(self, index: int) -> int:
+        """Return the kernel's process, which the cell prints."""
+        self.run(index)
+        return int(self.text(index))
+
+    def close(self) -> None:
+        """Shut its kernel down and close it."""
+        self.page.evaluate(_CLOSE, self.path)
+
+    def _id(self) -> str:
+        return str(self.page.evaluate("(path) => books[path].id", self.path))
+
+
+def _text(output: dict[str, Any]) -> str:
+    found = output.get("text") or output.get("data", {}).get("text/plain") or output.get("evalue") or ""
+    return "".join(found)
+
+
+def write_notebook(path: Path, cells: tuple[str, ...]) -> None:
+    """Write a notebook of code cells, whose ids are the name and a number: notes-0, notes-1."""
+    body = [
+        {"cell_type": "code", "id": f"{path.stem}-{i}", "metadata": {}, "source": s, "outputs": [], "execution_count": None}
+        for i, s in enumerate(cells)
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = {"cells": body, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def until(check: Callable[[], Any], seconds: float = WAIT_MS / 1000) -> Any:
+    """Return what `check` gives as soon as it is true.
+
+    Raises:
+        AssertionError: it never was.
+    """
+    ends = time.monotonic() + seconds
+    while not (found := check()):
+        assert time.monotonic() < ends, "it did not happen in time"
+        time.sleep(0.05)
+    return found

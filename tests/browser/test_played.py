@@ -1,0 +1,225 @@
+"""What a conversation cannot bring about at will: sub-agents, hostile names, other versions; the kernel's side is played."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.browser.desk import Notebook, Window, until
+from tests.browser.played import bundle, cell
+
+
+def played(window: Window, place: str, parts: dict[str, Any] | None = None, **options: Any) -> Notebook:
+    """Open a notebook whose kernel is played; cell 1 shows what it heard, cell 2 begins a sub-agent."""
+    parts = parts or bundle("state")["parts"]
+    agents = [{"agent": "sa1", "name": "look at the logs", "status": "running", "activity": "step 2", "cost_usd": 0.01}]
+    more = ("import json; print(json.dumps(heard))", f"delta(agents={{'total': 1, 'rows': {agents!r}}})")
+    notebook = window.notebook(f"{place}/played.ipynb", cell(parts, **options), *more)
+    window.command("nbagent:open")
+    notebook.run(0)
+    return notebook
+
+
+def commands(notebook: Notebook, name: str) -> list[dict[str, Any]]:
+    """Return the commands of that name that the kernel heard."""
+    notebook.run(1)
+    return [m for m in json.loads(notebook.text(1)) if m.get("name") == name]
+
+
+def test_every_part_of_the_panel_has_a_role_and_a_name(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    for part in ("Skills", "Memory", "Sub-agents"):
+        window.part(part)
+    window.part("Turns").get_by_role("listitem").first.wait_for()
+    window.part("Skills").get_by_role("switch").first.wait_for()
+    tree = window.page.locator("#nbagent-panel").aria_snapshot()
+    for line in (
+        '- region "Agent of played.ipynb"', '- meter "Context used"', '- region "Context"', '- region "Compaction"',
+        '- region "Turns"', '- region "Skills"', '- region "Memory"', '- region "Sub-agents"', '- search "Memory"',
+        '- searchbox "Search memory"', '- searchbox "Search skills"', '- list "Turns"', '- list "Skills"',
+        '- combobox "Permissions"', '- textbox "Policy"', '- button "Compact …"', '- button "Undo"',
+        '- table "What the context holds, in tokens"', '- switch "Skill ', "- status",
+    ):  # fmt: skip
+        assert line in tree, tree
+    unnamed = window.panel.evaluate(
+        """panel => [...panel.querySelectorAll('button, input, select, textarea')].filter(node =>
+             !(node.getAttribute('aria-label') || node.textContent.trim() || node.labels?.length)
+           ).map(node => node.outerHTML)"""
+    )
+    assert unnamed == []
+    assert window.page.get_by_role("complementary", name="Agent").count() == 1
+    assert commands(notebook, "page") != []
+
+
+def test_the_panel_works_by_keyboard(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    page = window.page
+    page.keyboard.press("Alt+Shift+M")
+    search = window.panel.get_by_role("searchbox", name="Search memory")
+    until(lambda: search.evaluate("node => node === document.activeElement"))
+    page.keyboard.type("which port")
+    page.keyboard.press("Enter")
+    window.panel.get_by_role("list", name="Memory results").get_by_role("listitem").first.wait_for()
+    assert [c["query"] for c in commands(notebook, "search")] == ["which port"]
+    heading = window.panel.get_by_role("button", name="Memory", exact=True)
+    heading.focus()
+    page.keyboard.press("Enter")
+    until(lambda: heading.get_attribute("aria-expanded") == "false")
+    page.keyboard.press("Tab")
+    assert window.panel.locator(":focus").count() == 1
+    outline = window.panel.locator(":focus").evaluate("node => getComputedStyle(node).outlineStyle")
+    assert outline != "none"
+
+
+def test_the_palette_has_the_commands(window: Window, place: str) -> None:
+    played(window, place)
+    window.part("Context").get_by_role("meter").wait_for()
+    labels = window.page.evaluate(
+        """() => jupyterapp.commands.listCommands().filter(id => id.startsWith('nbagent:'))
+             .map(id => [jupyterapp.commands.label(id), jupyterapp.commands.isEnabled(id)])"""
+    )
+    assert ["Show the Agent Panel", True] in labels
+    assert ["Search Memory", True] in labels
+    assert ["Compact the Conversation …", True] in labels
+    assert ["Stop the Running Turn", False] in labels  # none runs
+    assert ["Undo the Last Compaction", False] in labels  # there is none
+
+
+def test_a_skill_is_switched_off(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    part = window.part("Skills")
+    switch = part.get_by_role("switch").first
+    switch.wait_for()
+    name = (switch.get_attribute("aria-label") or "").removeprefix("Skill ")
+    on = switch.get_attribute("aria-checked") == "true"
+    switch.click()
+    window.panel.get_by_text("did set_skill").wait_for()
+    part.get_by_role("searchbox", name="Search skills").fill("look")
+    until(lambda: [c for c in commands(notebook, "page") if c["text"] == "look"])
+    assert [(c["skill"], c["on"]) for c in commands(notebook, "set_skill")] == [(name, not on)]
+
+
+def test_a_memory_hit_opens_the_file_at_the_line(window: Window, place: str) -> None:
+    (window.folder / place).mkdir(exist_ok=True)
+    (window.folder / place / "facts.md").write_text("one\ntwo\nthree\nfour\n", encoding="utf-8")
+    hit = bundle("hostile")["search"]["rows"][0] | {
+        "path": "facts.md", "relative": "facts.md", "start_line": 3, "end_line": 3,
+    }  # fmt: skip
+    answers = {"search": {"query": "x", "note": "", "rows": [hit]}}
+    played(window, place, answers=answers)
+    part = window.part("Memory")
+    part.get_by_role("searchbox").fill("x")
+    part.get_by_role("button", name="Search").click()
+    part.get_by_role("button", name="facts.md:3").click()
+    where = """() => { const w = jupyterapp.shell.currentWidget; const e = w?.content?.editor;
+                       return e ? [w.context.path, e.getCursorPosition().line] : null }"""
+    until(lambda: window.page.evaluate(where) == [f"{place}/facts.md", 2])
+    window.page.evaluate("() => jupyterapp.shell.currentWidget.dispose()")
+
+
+def test_a_memory_hit_that_the_server_hides_is_shown_in_the_panel(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    part = window.part("Memory")
+    part.get_by_role("searchbox").fill("port")
+    part.get_by_role("button", name="Search").click()
+    part.get_by_role("listitem").first.get_by_role("button").click()
+    part.get_by_role("group", name="Note").wait_for()
+    assert commands(notebook, "read")[0]["path"] == bundle("commands")["exchanges"][4]["reply"]["result"]["rows"][0]["path"]
+
+
+def test_a_sub_agent_can_be_told_something_and_stopped(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    notebook.run(2)
+    part = window.part("Sub-agents")
+    part.get_by_text("look at the logs").first.wait_for()
+    field = part.get_by_role("textbox", name="Tell look at the logs something")
+    field.fill("only today's")
+    part.get_by_role("button", name="Send").click()
+    until(lambda: field.input_value() == "")
+    part.get_by_role("button", name="Stop look at the logs").click()
+    window.panel.get_by_text("did stop_agent").wait_for()
+    assert [(c["agent"], c["text"]) for c in commands(notebook, "send")] == [("sa1", "only today's")]
+    assert [c["agent"] for c in commands(notebook, "stop_agent")] == ["sa1"]
+
+
+def test_hostile_names_stay_text(window: Window, place: str) -> None:
+    hostile = bundle("hostile")
+    answers = {"page": {"catalog": hostile["catalog"], "tree": hostile["tree"]}, "search": hostile["search"]}
+    played(window, place, hostile["parts"], answers=answers)
+    window.part("Skills").get_by_text("<img src=x").first.wait_for()
+    window.part("Turns").get_by_role("listitem").first.wait_for()
+    window.part("Sub-agents").get_by_text("<img src=x").first.wait_for()
+    part = window.part("Memory")
+    part.get_by_role("searchbox").fill("x")
+    part.get_by_role("button", name="Search").click()
+    part.get_by_role("listitem").first.wait_for()
+    window.page.get_by_text("the agent asks whether").first.wait_for()  # the notification
+    assert window.panel.locator("img, script, svg, a").count() == 0
+    assert window.page.locator("img[src='x']").count() == 0
+    assert window.page.evaluate("() => window.hacked") is None
+
+
+def test_a_kernel_package_that_is_too_new_is_told_in_a_line(window: Window, place: str) -> None:
+    played(window, place, version=3, least=2)
+    window.panel.get_by_role("alert").get_by_text(bundle("versions")["message"]["line"]).wait_for()
+    assert window.panel.get_by_role("meter").count() == 0
+
+
+def test_a_lost_delta_is_noticed_and_the_whole_state_asked_for(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    window.part("Context").get_by_role("meter").wait_for()
+    notebook.page.evaluate(
+        "(path) => { books[path].context.model.sharedModel.cells[2].setSource('seq += 5; delta(turn={})') }",
+        notebook.path,
+    )
+    notebook.run(2)
+    hellos = "print(json.dumps([m for m in heard if m['kind'] == 'hello']))"
+    notebook.page.evaluate(
+        "([path, source]) => { books[path].context.model.sharedModel.cells[2].setSource(source) }",
+        [notebook.path, hellos],
+    )
+    until(lambda: notebook.run(2) or len(json.loads(notebook.text(2))) == 2)
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast"])
+def test_text_can_be_read_in_every_theme(window: Window, place: str, theme: str) -> None:
+    played(window, place)
+    window.part("Skills").get_by_role("switch").first.wait_for()
+    set_theme = "async (theme) => { await jupyterapp.commands.execute('apputils:change-theme', {theme}) }"
+    try:
+        window.page.evaluate(set_theme, theme)
+        until(lambda: window.page.evaluate("() => document.body.dataset.jpThemeName") == theme)
+        poor = until(lambda: [window.panel.evaluate(_CONTRAST)])[0]
+    finally:
+        window.page.evaluate(set_theme, "JupyterLab Light")
+    assert poor == []
+
+
+# The texts whose contrast to what is behind them is below 4.5, what WCAG 2.1 AA asks of small text.
+_CONTRAST = """panel => {
+  const rgb = text => (text.match(/[0-9.]+/g) ?? []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = node => {
+    for (let n = node; n; n = n.parentElement) {
+      const colour = rgb(getComputedStyle(n).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0.9) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const opacity = node => node ? Number(getComputedStyle(node).opacity) * opacity(node.parentElement) : 1;
+  const poor = [];
+  for (const node of panel.querySelectorAll('p, strong, span, button, th, td, dt, dd, label, option')) {
+    const own = [...node.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!own || node.disabled || !node.checkVisibility()) continue;
+    const back = behind(node), front = rgb(getComputedStyle(node).color), o = opacity(node) * (front[3] ?? 1);
+    const seen = front.slice(0, 3).map((v, i) => v * o + back[i] * (1 - o));
+    const [a, b] = [light(seen), light(back)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) poor.push(`${node.className || node.tagName}: ${node.textContent.slice(0, 30)} ${ratio.toFixed(2)}`);
+  }
+  return poor;
+}"""

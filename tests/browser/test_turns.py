@@ -1,0 +1,145 @@
+"""Turns as the panel shows them: the gauge in mid-turn, stop, steering, forks, revert, questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.browser.desk import LONG, Notebook, Service, Window, endless, until
+from tests.fakes.messages_api import call, reply
+
+
+def used(window: Window) -> int:
+    meter = window.panel.get_by_role("meter", name="Context used")
+    return int(meter.get_attribute("aria-valuenow") or 0)
+
+
+def turn(window: Window, number: int) -> Any:
+    """The row of a turn; of forks, the newest."""
+    rows = window.part("Turns").get_by_role("list", name="Turns").locator(":scope > li")
+    return rows.filter(has_text=f"Turn {number}").last
+
+
+def test_the_gauge_moves_while_an_answer_streams(notebook: Notebook, window: Window, service: Service) -> None:
+    service.replies.append(endless())
+    notebook.start(1)
+    stop = window.panel.get_by_role("button", name="Stop", exact=True)
+    stop.wait_for()
+    window.panel.get_by_text("Turn 1").first.wait_for()
+    seen = {used(window)}
+    until(lambda: seen.add(used(window)) or len(seen) >= 4)
+    assert stop.is_visible()  # the answer is not complete yet
+    stop.click()
+    notebook.wait()
+    stop.wait_for(state="detached")
+    status = window.page.get_by_role("button", name="Agent: context")
+    until(lambda: f"{used(window):,} tokens" in (status.get_attribute("aria-label") or ""))
+
+
+def test_the_stop_button_of_the_panel_stops_the_turn(notebook: Notebook, window: Window, service: Service) -> None:
+    service.replies.append(endless())
+    notebook.start(1)
+    stop = window.panel.get_by_role("button", name="Stop", exact=True)
+    stop.click()
+    notebook.wait()
+    assert "Stopped" in notebook.text(1)
+    stop.wait_for(state="detached")
+    notebook.run(2)  # the conversation goes on
+    assert "ok" in notebook.text(2)
+
+
+def test_what_is_told_to_a_running_turn_reaches_the_model(notebook: Notebook, window: Window, service: Service) -> None:
+    service.replies.append(reply(call("python", {"code": "import time; time.sleep(3); 1"}), delta_delay_s=0.05))
+    service.replies.append("Done.")
+    notebook.start(1)
+    field = window.panel.get_by_role("textbox", name="Tell the agent something")
+    field.fill("Use metres, please.")
+    field.press("Enter")
+    notebook.wait()
+    assert any("Use metres, please." in prompt for prompt in service.prompts)
+    assert "Done." in notebook.text(1)
+
+
+def test_a_cell_run_again_makes_later_turns_stale_and_a_click_brings_them_back(
+    notebook: Notebook, window: Window
+) -> None:
+    notebook.run(1, 2, 3)
+    turn(window, 3).wait_for()
+    marks = notebook.cell(2).locator(".nbagent-CellMark")
+    marks.filter(has_text="Turn 2").wait_for()
+    assert "stale" not in marks.inner_text()
+    notebook.run(1)
+    marks.filter(has_text="stale").wait_for()
+    third = notebook.cell(3).locator(".nbagent-CellMark")
+    third.filter(has_text="stale").wait_for()
+    row = window.part("Turns").get_by_role("listitem").filter(has_text="Third question")
+    row.get_by_text("stale", exact=True).wait_for()
+    row.get_by_role("button", name="Go back to turn 3: Third question").click()
+    row.get_by_text("here", exact=True).wait_for()
+    window.part("Turns").get_by_role("listitem").filter(has_text="Second question").get_by_text(
+        "stale", exact=True
+    ).wait_for(state="detached")
+    third.filter(has_text="stale").wait_for(state="detached")
+
+
+def test_a_question_is_answered_by_a_button(notebook: Notebook, window: Window, service: Service) -> None:
+    window.panel.get_by_role("combobox", name="Permissions").select_option("ask")
+    window.panel.get_by_text("From the next turn on").wait_for()
+    service.replies.extend([reply(call("python", {"code": "print(6 * 7)"})), "It is 42."])
+    notebook.start(1)
+    question = window.panel.get_by_role("group", name="The agent asks: python")
+    question.get_by_text("print(6 * 7)").wait_for()
+    assert window.page.locator(".jp-Stdin-input").count() == 0  # never both
+    question.get_by_role("button", name="Yes", exact=True).click()
+    notebook.wait()
+    assert "It is 42." in notebook.text(1)
+    question.wait_for(state="detached")
+
+
+def test_a_prompt_with_markup_is_shown_as_it_is(window: Window, place: str, service: Service) -> None:
+    prompt = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+    notebook = window.notebook(f"{place}/<b>bold<b>.ipynb", "%load_ext nbagent", f"%%agent\n{prompt}")
+    window.command("nbagent:open")
+    notebook.run(0, 1)
+    window.part("Turns").get_by_role("button", name=prompt, exact=True).wait_for()
+    window.panel.get_by_role("heading", name="<b>bold<b>.ipynb").wait_for()
+    assert window.panel.locator("img, script, b").count() == 0
+    assert window.page.evaluate("() => window.hacked") is None
+
+
+def test_compaction_with_an_edited_note_is_applied_and_undone(
+    notebook: Notebook, window: Window, service: Service
+) -> None:
+    service.replies.extend([reply(f"{LONG * 12} The port is {5000 + i}.") for i in range(3)])
+    notebook.run(1, 2, 3)
+    part = window.part("Compaction")
+    until(lambda: used(window) > 5_000)
+    before = used(window)
+    service.replies.append(reply("## Goal\nAnswer questions about ports."))
+    part.get_by_role("button", name="Compact …").click()
+    note = part.get_by_role("textbox", name="Hand-off note, to be edited")
+    note.wait_for()
+    assert "Answer questions about ports." in note.input_value()
+    part.get_by_text("Loss report:").wait_for()
+    note.fill(note.input_value() + "\nThe person likes harbours.")
+    part.get_by_role("button", name="Apply").click()
+    window.panel.get_by_text("The conversation was compacted").wait_for()
+    until(lambda: used(window) < before)
+    part.get_by_text("In force:").wait_for()
+    part.get_by_role("button", name="Undo").click()
+    until(lambda: used(window) >= before)
+    part.get_by_text("No compaction is in force.").wait_for()
+
+
+def test_the_edited_note_is_what_the_model_gets(notebook: Notebook, window: Window, service: Service) -> None:
+    service.replies.extend([reply(LONG * 12) for _ in range(2)])
+    notebook.run(1, 2)
+    part = window.part("Compaction")
+    service.replies.append(reply("## Goal\nAnswer."))
+    part.get_by_role("button", name="Compact …").click()
+    note = part.get_by_role("textbox", name="Hand-off note, to be edited")
+    note.fill("## Goal\nAnswer.\nThe person likes harbours.")
+    part.get_by_role("button", name="Apply").click()
+    window.panel.get_by_text("The conversation was compacted").wait_for()
+    notebook.run(3)
+    assert b"The person likes harbours." in service.fake.requests[-1].raw
+
