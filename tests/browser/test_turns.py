@@ -143,3 +143,18 @@ def test_the_edited_note_is_what_the_model_gets(notebook: Notebook, window: Wind
     notebook.run(3)
     assert b"The person likes harbours." in service.fake.requests[-1].raw
 
+
+
+def test_memory_is_searched_and_a_note_in_a_hidden_folder_is_shown_in_the_panel(
+    notebook: Notebook, window: Window, place: str
+) -> None:
+    memory = window.folder / place / ".nbagent" / "memory"
+    memory.mkdir(parents=True, exist_ok=True)
+    (memory / "2026-03-02.md").write_text("# Ports\n\nThe database listens on port 5433.\n", encoding="utf-8")
+    part = window.part("Memory")
+    part.get_by_role("searchbox", name="Search memory").fill("which port does the database use")
+    part.get_by_role("button", name="Search").click()
+    hit = part.get_by_role("list", name="Memory results").get_by_role("listitem").first
+    hit.get_by_text("port 5433").wait_for()
+    hit.get_by_role("button").click()
+    part.get_by_role("group", name="Note").get_by_text("port 5433").wait_for()
