@@ -29,7 +29,6 @@ from nbagent.runtime.gauge import SessionGauge, price
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.playback import Playback, Withheld, played
 from nbagent.runtime.ports import NOTHING, Asked, FinishedTurn, TurnOptions, TurnPorts
-from nbagent.runtime.provider_options import provider_options
 from nbagent.runtime.recalling import ConversationRecall
 from nbagent.runtime.remembering import Remembering
 from nbagent.runtime.rules import Rules
