@@ -33,6 +33,7 @@ from nbagent.tools.tool import SeenCell
 
 if TYPE_CHECKING:
     from nbagent.core.messages import Request
+    from nbagent.notebook.panel_door import PanelDoor
 
 CONSENT = "This recording runs code in your kernel (it is shown above). Run it? [y]es, [n]o: "
 KEPT_TURNS = 20
@@ -72,6 +73,7 @@ class NotebookAgent:
         self.turnstile = Turnstile()
         self.whereabouts = Whereabouts(lambda: notebook_file(shell))
         self.panel: PanelHooks | None = None
+        self.door: PanelDoor | None = None
         self._events: dict[str, list[TurnEvent]] = {}
         self._configured = configured
         self._session: Session | None = None

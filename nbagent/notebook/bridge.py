@@ -20,6 +20,7 @@ from typing import Any
 
 from nbagent.core.effects import TurnBegan, TurnEvent
 from nbagent.core.errors import UserError, one_line
+from nbagent.core.messages import JsonObject
 from nbagent.notebook.app import NotebookAgent
 from nbagent.notebook.interrupts import press_stop
 from nbagent.notebook.panel_commands import (
@@ -60,6 +61,7 @@ WAITS_FOR_TURN = "A turn runs; this is done when it ends."
 WAITS_FOR_WORK = "The conversation is being compacted; this is done after that."
 PONG_S = 1.0  # how long a question waits for a front end that may show it
 LOOK_S = 0.02
+COUNT_S = 2.0  # how long a new widget waits for figures; it gets them anyway when it says hello
 
 _log = logging.getLogger(__name__)
 
@@ -120,6 +122,18 @@ class Bridge:
                 self._answer(peer, message.id, "ok")
             case _:
                 self._thread.later(lambda: self._do(peer, message))
+
+    def parts(self) -> JsonObject:
+        """Return the state as it is now, for a widget to begin with; waits a moment for it to be counted."""
+        counted = threading.Event()
+
+        def count() -> None:
+            self._count()
+            counted.set()
+
+        self._thread.later(count)
+        counted.wait(COUNT_S)
+        return self._state().to_wire()
 
     def detach(self, peer: Peer) -> None:
         """A front end is gone, or shows nothing any more."""

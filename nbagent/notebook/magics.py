@@ -9,6 +9,7 @@ from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import agent_command
 from nbagent.notebook.context_commands import context_command, note_cell
+from nbagent.notebook.controls import show_controls
 from nbagent.notebook.options import cell_parser, parse_cell_line, turn_options
 from nbagent.notebook.results import turn_result
 from nbagent.notebook.transform import split_awaitable
@@ -43,7 +44,10 @@ def agent_help() -> str:
 def context_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
     """Show or change what the model has in its context; as a cell, the note that stands below."""
     if cell is None:
-        return context_command(agent, line)
+        report = context_command(agent, line)
+        if not line.strip():
+            show_controls(agent, "context")
+        return report
     if line.split() != ["note"]:
         raise UsageProblem("%%context is a cell only as `%%context note`, with the note below it")
     return note_cell(agent, cell)
@@ -53,7 +57,10 @@ def memory_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
     """Search, read or add notes."""
     from nbagent.notebook.memory_commands import memory_command
 
-    return memory_command(agent, line)
+    report = memory_command(agent, line)
+    if not line.strip():
+        show_controls(agent, "memory")
+    return report
 
 
 async def _bound(agent: NotebookAgent, running: Coroutine[Any, Any, FinishedTurn], name: str | None) -> None:

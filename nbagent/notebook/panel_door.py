@@ -28,6 +28,7 @@ class PanelDoor:
         self._early: list[Any] = []
         self._draining = False
         self._shut = False
+        self._widgets: dict[str, Any] = {}
 
     def install(self) -> None:
         """Open the comm now, else in the first cell that comes from a front end which can answer."""
@@ -62,6 +63,13 @@ class PanelDoor:
                 agent = self._agent()
                 self._bridge = agent.panel = Bridge(agent, package=__version__, memory=SessionMemory(agent))
             return self._bridge
+
+    def keep(self, kind: str, widget: Any) -> None:
+        """Keep the widget of a kind; the one before it goes, wherever it is shown."""
+        before = self._widgets.pop(kind, None)
+        if before is not None:
+            before.close()
+        self._widgets[kind] = widget
 
     def _received(self, message: Any) -> None:
         """Take a message; the first ones wait for the bridge, which is made on a thread of its own."""
@@ -107,6 +115,9 @@ class PanelDoor:
         for name, callback in (("pre_run_cell", self._before_cell), ("post_run_cell", self._after_cell)):
             if callback in events.callbacks.get(name, ()):
                 events.unregister(name, callback)
+        for widget in self._widgets.values():
+            widget.close()
+        self._widgets.clear()
         self._shut, comm, self._comm = True, self._comm, None
         if comm is not None:
             comm.close()

@@ -129,6 +129,7 @@ class AgentMagics(Magics):
         with self._making:
             if self._agent is None:
                 self._agent = NotebookAgent(self.shell, self.configured, self.tracker)
+                self._agent.door = self.door
         return self._agent
 
     def configured(self) -> dict[str, Any]:

@@ -1,0 +1,276 @@
+"""The widgets' JavaScript in a bare page of Chromium, with a kernel played by the fixtures of the protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+STATIC = Path(__file__).parents[2] / "nbagent" / "notebook" / "static"
+BUNDLES = Path(__file__).parents[1] / "fixtures" / "bundles"
+CHROMIUM = os.environ.get("NBAGENT_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+KINDS = ("context", "skills", "memory")
+
+# A model as anywidget gives it; `answers` are results by command, and whatever is sent is kept in `window.sent`.
+MOUNT = """async ({source, css, parts, answers}) => {
+  const module = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'})));
+  document.head.replaceChildren(Object.assign(document.createElement('style'), {textContent: css}));
+  const listeners = new Set();
+  window.hacked = undefined; window.sent = []; window.answers = answers;
+  window.kernel = (message) => { for (const take of [...listeners]) take(message); };
+  const model = {
+    get: () => parts, on: (_name, take) => listeners.add(take), off: (_name, take) => listeners.delete(take),
+    send: (message) => {
+      window.sent.push(message);
+      if (message.kind === 'hello') setTimeout(() => window.kernel({kind: 'snapshot', version: 1, seq: 0, parts}));
+      const made = message.kind === 'command' ? window.answers[message.name] : undefined;
+      for (const reply of made ? [].concat(made) : []) {
+        setTimeout(() => window.kernel({kind: 'reply', id: message.id, status: 'ok', line: '', result: null, ...reply}));
+      }
+    },
+  };
+  window.listeners = listeners;
+  document.body.replaceChildren(document.createElement('div'));
+  window.cleanup = module.default.render({model, el: document.body.firstChild});
+  await new Promise((resolve) => setTimeout(resolve, 30));
+}"""
+
+
+def bundle(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((BUNDLES / f"{name}.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def result_of(command: str) -> Any:
+    """The first good result of a command in the fixtures."""
+    return next(e["reply"]["result"] for e in bundle("commands")["exchanges"] if e["command"]["name"] == command)
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium was found (install it, or set NBAGENT_CHROMIUM)")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.set_default_timeout(10_000)
+        yield page
+        browser.close()
+
+
+def mount(tab: Any, kind: str, *, parts: Any = None, **answers: Any) -> None:
+    source = (STATIC / "common.js").read_text("utf-8") + (STATIC / f"{kind}.js").read_text("utf-8")
+    css = (STATIC / "widgets.css").read_text("utf-8")
+    state = bundle("state")["parts"] if parts is None else parts
+    tab.evaluate(MOUNT, {"source": source, "css": css, "parts": state, "answers": answers})
+
+
+def sent(page: Any, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = page.evaluate("window.sent")
+    return [m for m in found if m.get("name") == name]
+
+
+def says(page: Any, text: str) -> None:
+    sync_api.expect(page.get_by_role("status")).to_contain_text(text)
+
+
+# ---------------------------------------------------------------- the gauge
+
+
+def test_the_gauge_shows_the_figures_and_has_a_name_and_values_for_a_screen_reader(page: Any) -> None:
+    mount(page, "context")
+    assert "48,210 of 200,000 tokens · level 2 of 10 · cache hits 91 % · $0.21" in page.inner_text("body")
+    meter = page.get_by_role("meter", name="Context used")
+    assert meter.get_attribute("aria-valuenow") == "48210"
+    assert meter.get_attribute("aria-valuemax") == "200000"
+    assert page.locator(".nbagent-piece").count() == 5
+    assert page.locator(".nbagent-mark").evaluate("e => e.style.left") == "60%"
+    assert page.get_by_role("button", name="Undo").is_disabled()
+
+
+def test_deltas_move_the_gauge_and_a_missed_one_asks_for_everything(page: Any) -> None:
+    held = bundle("deltas")
+    mount(page, "context", parts=held["start"])
+    for message in held["messages"]:
+        page.evaluate("m => kernel(m)", message)
+    assert "15,000 of 200,000 tokens" in page.inner_text("body")
+    assert page.get_by_role("button", name="Undo").is_enabled()
+    hellos = "sent.filter(m => m.kind === 'hello').length"
+    assert page.evaluate(hellos) == 1
+    page.evaluate("kernel({kind: 'delta', seq: 99, parts: {}})")
+    assert page.evaluate(hellos) == 2
+
+
+def test_the_note_is_shown_for_editing_with_sizes_and_losses_and_then_applied(page: Any) -> None:
+    preview = result_of("preview_compaction")
+    applied = {"result": {**preview, "applied": True}, "line": "The conversation was compacted."}
+    mount(page, "context", preview_compaction={"result": preview}, compact=applied)
+    page.get_by_role("button", name="Compact…").click()
+    note = page.get_by_role("textbox", name="Hand-off note")
+    assert note.input_value() == preview["note"]
+    assert note.evaluate("e => e === document.activeElement")
+    text = page.inner_text("body")
+    assert "49,010 → 15,000 tokens (69 % less)" in text
+    assert "Lost: 2" in text
+    note.fill("my own note")
+    page.get_by_role("button", name="Apply").click()
+    says(page, "The conversation was compacted.")
+    assert sent(page, "compact")[0]["note"] == "my own note"
+    assert page.get_by_role("textbox", name="Hand-off note").count() == 0
+
+
+def test_escape_leaves_the_conversation_as_it_is(page: Any) -> None:
+    mount(page, "context", preview_compaction={"result": result_of("preview_compaction")})
+    page.get_by_role("button", name="Compact…").click()
+    page.get_by_role("textbox", name="Hand-off note").press("Escape")
+    says(page, "Nothing was changed.")
+    assert sent(page, "compact") == []
+
+
+def test_a_refusal_is_said_and_undo_can_be_pressed_again(page: Any) -> None:
+    parts = bundle("deltas")["end"]
+    mount(page, "context", parts=parts, undo={"status": "error", "line": "it does not fit the window"})
+    page.get_by_role("button", name="Undo").click()
+    says(page, "it does not fit the window")
+    assert page.get_by_role("button", name="Undo").is_enabled()
+
+
+def test_a_queued_command_says_so_and_then_what_came_of_it(page: Any) -> None:
+    parts = bundle("deltas")["end"]
+    mount(page, "context", parts=parts, undo={"status": "queued", "line": "A turn runs; this is done when it ends."})
+    page.get_by_role("button", name="Undo").click()
+    says(page, "A turn runs; this is done when it ends.")
+    page.evaluate("kernel({kind: 'reply', id: sent.at(-1).id, status: 'ok', line: 'Taken back.', result: null})")
+    says(page, "Taken back.")
+
+
+def test_without_an_answer_it_says_that_it_waits_for_the_cell(page: Any) -> None:
+    mount(page, "context", parts=bundle("deltas")["end"])
+    page.get_by_role("button", name="Undo").click()
+    says(page, "Sent; it is done when the cell ends.")
+
+
+def test_what_another_view_asked_for_changes_nothing_here(page: Any) -> None:
+    mount(page, "context")
+    page.evaluate("kernel({kind: 'reply', id: 'other-1', status: 'error', line: 'not yours', result: null})")
+    page.evaluate("kernel({kind: 'future', anything: 1}); kernel(null); kernel('x')")
+    assert page.get_by_role("status").inner_text() == ""
+
+
+# ---------------------------------------------------------------- skills
+
+
+def test_the_catalog_shows_reason_tokens_and_source_and_switches(page: Any) -> None:
+    mount(page, "skills", page={"result": result_of("page")}, set_skill={"line": "plots is off."})
+    text = page.inner_text("body")
+    assert "9 of 12 visible · 410 tokens in every request · 1 problems" in text
+    assert "Hidden: it needs the program psql" in text
+    assert "project · 44 tokens · used 3 times" in text
+    switch = page.get_by_role("switch", name="Let the model use plots")
+    assert switch.get_attribute("aria-checked") == "true"
+    switch.focus()
+    page.keyboard.press("Enter")
+    says(page, "plots is off.")
+    (command,) = sent(page, "set_skill")
+    assert (command["skill"], command["on"]) == ("plots", False)
+
+
+def test_the_search_asks_the_kernel_and_more_asks_for_the_next_page(page: Any) -> None:
+    mount(page, "skills", page={"result": result_of("page")})
+    assert page.get_by_role("button", name="More").is_visible()
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("searchbox", name="Search skills").fill("plot")
+    page.wait_for_function("sent.at(-1).text === 'plot'")
+    assert [(m["start"], m["text"]) for m in sent(page, "page")] == [(0, ""), (2, ""), (0, "plot")]
+
+
+def test_a_new_revision_loads_the_page_again(page: Any) -> None:
+    mount(page, "skills", page={"result": result_of("page")})
+    page.evaluate("kernel({kind: 'delta', seq: 1, parts: {catalog: {revision: 2}}})")
+    assert len(sent(page, "page")) == 2
+
+
+# ---------------------------------------------------------------- memory
+
+
+def test_a_search_shows_hits_and_a_hit_asks_to_be_opened_at_its_line(page: Any) -> None:
+    mount(page, "memory", search={"result": result_of("search")}, read={"result": result_of("read")})
+    page.evaluate("document.addEventListener('nbagent:open', e => { window.opened = e.detail; e.preventDefault(); }, {once: true})")
+    page.get_by_role("searchbox", name="Search memory").fill("which port")
+    page.keyboard.press("Enter")
+    says(page, "1 found")
+    hit = page.get_by_role("button", name="memory/2026-03-02.md:4")
+    hit.click()
+    assert page.evaluate("window.opened") == {"relative": ".nbagent/memory/2026-03-02.md", "line": 4}
+    assert sent(page, "read") == []
+    hit.click()  # nobody opens files now
+    page.wait_for_selector("pre:not([hidden])")
+    assert "port 5433" in page.locator("pre").inner_text()
+
+
+def test_an_empty_search_asks_nothing(page: Any) -> None:
+    mount(page, "memory")
+    page.get_by_role("button", name="Search").click()
+    assert sent(page, "search") == []
+
+
+# ---------------------------------------------------------------- all of them
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_names_stay_text(page: Any, kind: str) -> None:
+    evil = bundle("hostile")
+    found = {"result": evil["compaction"]}
+    mount(page, kind, parts=evil["parts"], page={"result": evil["catalog"]}, search={"result": evil["search"]},
+          preview_compaction=found, read={"result": {"path": "x", "text": "<b>x</b>", "start_line": 1, "total_lines": 1}})  # fmt: skip
+    if kind == "context":
+        page.get_by_role("button", name="Compact…").click()
+    if kind == "memory":
+        page.get_by_role("searchbox").fill("x")
+        page.keyboard.press("Enter")
+        page.locator(".nbagent-link").click()
+        page.wait_for_selector("pre:not([hidden])")
+    page.wait_for_timeout(50)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img, svg, script, b, a").count() == 0
+    if kind != "context":
+        assert "<img src=x" in page.inner_text("body")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_view_that_goes_leaves_nothing_behind(page: Any, kind: str) -> None:
+    mount(page, kind, page={"result": result_of("page")})
+    page.evaluate("cleanup()")
+    assert page.evaluate("listeners.size") == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_control_is_reached_by_the_keyboard_and_has_a_name(page: Any, kind: str) -> None:
+    mount(page, kind, page={"result": result_of("page")}, parts=bundle("deltas")["end"])
+    page.evaluate("document.body.focus()")
+    controls = page.locator("button:visible, input:visible").count()
+    reached = []
+    for _ in range(controls):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.textContent"))
+    assert len(set(reached)) == controls
+    assert all(reached)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_colours_come_from_the_theme(kind: str) -> None:
+    css = (STATIC / "widgets.css").read_text("utf-8")
+    colours = re.findall(r"(?:color|background|border-color):\s*([^;]+);", css)
+    assert colours
+    assert all(c.startswith(("var(--jp-", "inherit", "none")) for c in colours), colours
+    module = (STATIC / f"{kind}.js").read_text("utf-8") + (STATIC / "common.js").read_text("utf-8")
+    assert "innerHTML" not in module
+    assert not re.search(r"https?://", module)
