@@ -55,6 +55,8 @@ THIRD_PARTIES = {
     "sqlite3": ("memory/index.py",),
     "IPython": ("notebook/",),
     "ipywidgets": ("notebook/",),
+    "anywidget": ("notebook/widgets.py",),
+    "comm": ("notebook/panel_door.py",),
     "traitlets": ("notebook/",),
 }
 CLOCK_MODULES = frozenset({"time", "random", "uuid", "secrets"})
@@ -190,6 +192,33 @@ def clock_uses(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"uses time.{node.attr}"
         if node.value.id in {"datetime", "date"} and node.attr in CLOCK_CALLS:
             yield node.lineno, f"asks {node.value.id}.{node.attr}"
+
+
+PANEL_PURE = ("protocol", "panel_commands", "panel_results", "panel_live")
+
+
+@pytest.mark.parametrize("name", PANEL_PURE)
+def test_the_protocol_of_the_panel_has_no_effects(name: str) -> None:
+    """It may use what is pure of the notebook, and knows no session, thread, comm or widget."""
+    path = PACKAGE / "notebook" / f"{name}.py"
+    beside = {"comms", "markdown", "render", "report", *PANEL_PURE}
+    wrong = [
+        f"{short(path)}:{found.line} imports {found.module}"
+        for found in imports(path)
+        if found.module not in PURE_STDLIB and not allowed(found.module, {"nbagent.core"})
+        and found.module not in {f"nbagent.notebook.{n}" for n in beside}
+    ]  # fmt: skip
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_modules_of_the_widgets_need_no_build_and_no_network() -> None:
+    static = PACKAGE / "notebook" / "static"
+    modules = sorted(static.glob("*.js"))
+    assert {m.stem for m in modules} == {"common", "context", "skills", "memory"}
+    for module in modules:
+        text = module.read_text(encoding="utf-8")
+        wrong = [w for w in ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "http:", "https:") if w in text]
+        assert wrong == [], f"{module.name}: {wrong}"
 
 
 def test_modules_are_short_or_say_why_not() -> None:

@@ -18,6 +18,7 @@ HEAVY = {
     "numpy",
     "pandas",
     "ipywidgets",
+    "anywidget",
     "tiktoken",
     "matplotlib",
     "markdown_it",
