@@ -56,12 +56,14 @@ class PanelDoor:
         """Return the bridge, made at the first call; takes a while then."""
         from nbagent import __version__
         from nbagent.notebook.bridge import Bridge
-        from nbagent.notebook.panel_sources import SessionMemory
+        from nbagent.notebook.panel_sources import SessionMemory, SessionSkills
 
         with self._lock:
             if self._bridge is None:
                 agent = self._agent()
-                self._bridge = agent.panel = Bridge(agent, package=__version__, memory=SessionMemory(agent))
+                self._bridge = agent.panel = Bridge(
+                    agent, package=__version__, memory=SessionMemory(agent), skills=SessionSkills(agent)
+                )
             return self._bridge
 
     def keep(self, kind: str, widget: Any) -> None:

@@ -52,7 +52,7 @@ class SkillSource(Protocol):
         ...
 
     def summary(self) -> CatalogPart:
-        """Return the skills in short; `revision` is not looked at."""
+        """Return the skills in short; another `revision` when anything of them changed."""
         ...
 
     def switch(self, name: str, *, on: bool) -> str:
@@ -101,10 +101,7 @@ class PanelFacts:
         else:
             self._opened(session, gauge=gauge)
         if self._skills is not None:
-            found = self._skills.summary()
-            known = self.state.catalog
-            same = replace(found, revision=known.revision) == known
-            self.state = replace(self.state, catalog=replace(found, revision=known.revision + (not same)))
+            self.state = replace(self.state, catalog=self._skills.summary())
 
     def _unopened(self) -> None:
         settings = self._agent.settings()

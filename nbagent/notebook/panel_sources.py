@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import NotebookAgent
 from nbagent.notebook.memory_report import why_words
 from nbagent.notebook.panel_facts import Found, NoteLines
-from nbagent.notebook.panel_results import HitRow
+from nbagent.notebook.panel_results import HitRow, SkillRow
+from nbagent.notebook.protocol import CatalogPart
 from nbagent.runtime.session import Session
 
 EXCERPT_LINES = 60
@@ -52,3 +56,54 @@ class SessionMemory:
         except ValueError:  # another drive
             return ""
         return Path(relative).as_posix() if path.is_file() else ""
+
+
+class SessionSkills:
+    """The catalog that `%skills` shows. Before the session is open nothing is looked at, until a page is asked for."""
+
+    def __init__(self, agent: NotebookAgent) -> None:
+        self._agent = agent
+        self._catalog: object = None
+        self._revision = 0
+
+    def rows(self) -> tuple[SkillRow, ...]:
+        """Return every skill, in prompt order, hidden ones last."""
+        session = self._agent.opened or self._agent.session()
+        entries = session.settings.skills.entries
+        return tuple(_skill_row(skill, entries) for skill in session.runner.skills.look())
+
+    def summary(self) -> CatalogPart:
+        """Return the skills in short."""
+        session = self._agent.opened
+        if session is None:
+            return CatalogPart()
+        catalog = session.runner.skills.look()
+        known = self._revision if catalog is self._catalog else self._revision + 1
+        self._catalog, self._revision = catalog, known
+        return CatalogPart(
+            revision=known, total=len(catalog), visible=len(catalog.visible), prompt_tokens=catalog.prompt_tokens,
+            problems=len(catalog.diagnostics),
+        )  # fmt: skip
+
+    def switch(self, name: str, *, on: bool) -> str:
+        """Let the model use a skill, or not; returns a line."""
+        session = self._agent.opened or self._agent.session()
+        skill = session.runner.skills.look().named(name)
+        if skill is None:
+            raise UsageProblem(f"no skill is called {name!r}; the catalog lists them")
+        key = skill.manifest.requires.key or skill.name
+        entries = {k: dict(v) for k, v in session.settings.skills.entries.items()}
+        self._agent.chosen["skills.entries"] = {**entries, key: {**entries.get(key, {}), "enabled": on}}
+        now = self._agent.session().runner.skills.look().named(name)
+        if on and now is not None and not now.visible:
+            return f"{name} is switched on, but stays hidden from the model: {now.reason}."
+        return f"{name} is {'on' if on else 'off'}: the model is told at the next turn."
+
+
+def _skill_row(skill: Any, entries: Mapping[str, Any]) -> SkillRow:
+    own = entries.get(skill.manifest.requires.key or skill.name)
+    off = isinstance(own, Mapping) and own.get("enabled") is False
+    return SkillRow(
+        name=skill.name, source=skill.source, path=skill.path, visible=skill.visible, on=not off, reason=skill.reason,
+        tokens=skill.tokens, uses=skill.uses, description=skill.description,
+    )  # fmt: skip

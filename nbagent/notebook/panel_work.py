@@ -105,6 +105,7 @@ class PanelWork:
     def _page(self, command: Page) -> Done:
         if command.of == "catalog":
             all_rows = matching(self._skills.rows() if self._skills is not None else (), command.text)
+            self._facts.refresh(gauge=False)
             revision = self._facts.state.catalog.revision
         else:
             self._facts.refresh(gauge=False)

@@ -336,6 +336,32 @@ def test_memory_is_searched_and_read_beside_a_running_cell(kernel: AgentKernel, 
         cell.result()
 
 
+def test_a_skill_is_found_switched_off_and_told_to_the_model(kernel: AgentKernel, tmp_path: Path) -> None:
+    for name in ("plots", "tables"):
+        folder = tmp_path / "home/skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: Draws {name}.\n---\nDo it.\n")
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI(["one", "two"]) as fake:
+        kernel.begin(tmp_path, fake)
+        panel.hello()
+        assert kernel.run(agent("hi")).status == "ok"
+        catalog = panel.until(lambda p: p["catalog"]["total"] >= 2)["catalog"]
+        page = panel.ask("page", of="catalog", text="draws PLOTS")["result"]
+        assert [(r["name"], r["on"], r["visible"]) for r in page["rows"]] == [("plots", True, True)]
+        assert page["revision"] == catalog["revision"]
+        off = panel.ask("set_skill", skill="plots", on=False)
+        assert off["status"] == "ok"
+        now = panel.until(lambda p: p["catalog"]["visible"] == catalog["visible"] - 1)["catalog"]
+        assert now["revision"] > catalog["revision"]
+        rows = panel.ask("page", of="catalog")["result"]["rows"]
+        found = {r["name"]: (r["on"], r["visible"], bool(r["reason"])) for r in rows}
+        assert (found["tables"], found["plots"]) == ((True, True, False), (False, False, True))
+        assert rows[-1]["name"] == "plots"
+        kernel.run(agent("again"))
+        assert "plots" in str(sent(fake)[-1]["messages"])
+        assert panel.ask("set_skill", skill="nobody", on=True)["status"] == "error"
+
+
 def test_a_page_before_any_turn_is_empty(kernel: AgentKernel, tmp_path: Path) -> None:
     with panel_of(kernel) as panel:
         kernel.begin(tmp_path)
