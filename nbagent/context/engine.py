@@ -264,7 +264,7 @@ class Engine:
             Message(m.role, tuple(b for p in view.pieces if p.entry_id in kept and p.entry_id in s for b in p.blocks))
             for m, s in zip(view.messages, view.sources, strict=True)
         ]
-        return "\n\n".join(message_texts(messages))
+        return "\n\n".join(message_texts(messages, result_chars=None))
 
     def _note(self, fold: ViewFold, move: Compact) -> Generator[Effect, Any, HandoffNote | Rejected]:
         if self.edited is not None or move.note:

@@ -31,16 +31,16 @@ def serialised(messages: Sequence[Message], *, drop_share: float = 0.0) -> str:
     return "\n\n".join([*note, *parts[drop:]])
 
 
-def message_texts(messages: Sequence[Message]) -> list[str]:
-    """Return each message as labelled text; those without any are left out."""
-    return [f"[{m.role}]\n{text}" for m in messages if (text := _text(m.blocks))]
+def message_texts(messages: Sequence[Message], *, result_chars: int | None = RESULT_CHARS) -> list[str]:
+    """Return each message as labelled text; those without any are left out. None as `result_chars` cuts no result."""
+    return [f"[{m.role}]\n{text}" for m in messages if (text := _text(m.blocks, result_chars))]
 
 
-def _text(blocks: Sequence[Block]) -> str:
-    return "\n".join(t for b in blocks if (t := _block(b)))
+def _text(blocks: Sequence[Block], result_chars: int | None) -> str:
+    return "\n".join(t for b in blocks if (t := _block(b, result_chars)))
 
 
-def _block(block: Block) -> str:
+def _block(block: Block, result_chars: int | None) -> str:
     kind = block.get("type")
     if is_thinking(block):
         return ""
@@ -50,9 +50,9 @@ def _block(block: Block) -> str:
         return f"(calls {block.get('name')}: {canonical(block.get('input'))})"
     if kind == "tool_result":
         inner = block.get("content")
-        text = inner if isinstance(inner, str) else "\n".join(_block(b) for b in inner or ())
-        more = len(text) - RESULT_CHARS
-        return f"(result: {text[:RESULT_CHARS]} [{more:,} more characters])" if more > 0 else f"(result: {text})"
+        text = inner if isinstance(inner, str) else "\n".join(_block(b, result_chars) for b in inner or ())
+        more = 0 if result_chars is None else len(text) - result_chars
+        return f"(result: {text[:result_chars]} [{more:,} more characters])" if more > 0 else f"(result: {text})"
     return f"({kind})"
 
 

@@ -291,3 +291,16 @@ def test_what_a_reply_was_asked_with_counts_as_sent_in_a_later_turn() -> None:
     assert "pruning" not in played.kinds
     assert isinstance(big[4].body, AssistantMessage)
     assert isinstance(ViewFold(big), ViewFold)
+
+
+def test_results_that_a_bound_loop_keeps_stand_whole_in_the_note() -> None:
+    """The newest result was never seen by the model: cut, its end would be gone before it was read."""
+    long = words(3_000) + " the_very_end"
+    loop = path(*reads(900, 900), start("t2"), user("go on"), reply(thinks(), call(id="z"), stop="tool_use"), result("z", text=long))
+    bound = next(e.id for e in loop if isinstance(e.body, AssistantMessage) and any(b["type"] == "thinking" for b in e.body.blocks))
+    played, outcome = compacted(loop, GOOD, first_kept=bound, reason="before_call", style=NoteStyle(reject_above=1.0))
+    assert outcome == "applied"
+    body = played.fold.path[-1].body
+    assert isinstance(body, Compaction)
+    assert body.first_kept is None
+    assert "the_very_end" in body.note
