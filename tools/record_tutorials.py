@@ -97,6 +97,7 @@ def _execute(source: str, folder: Path, *, first: str | None = None) -> Any:
     environ = {k: v for k, v in os.environ.items() if k not in gone and not k.startswith("NBAGENT_")}
     with tempfile.TemporaryDirectory(prefix="nbagent-home-") as home:
         environ |= {"HOME": home, "NBAGENT_HOME": f"{home}/.nbagent", "NBAGENT_OFFLINE": "1", "TZ": "UTC"}
+        environ["NBAGENT_MEMORY__FLUSH"] = "off"  # the scripts hold the replies of the turns alone
         environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), environ.get("PYTHONPATH", "")])
         client = NotebookClient(
             notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", record_timing=False,

@@ -52,15 +52,13 @@ OFF = "off"  # the policy that manages nothing: nothing is masked either
 
 Flow = Generator[Effect, Any, "str | None"]
 MachineNote = Callable[[Sequence[Entry], Sequence[Entry], int], str]
-FlushHook = Callable[[ViewFold], Generator[Effect, Any, None]]
+FlushHook = Callable[["Engine", ViewFold, NoteStyle, Reason], Generator[Effect, Any, str]]
 
 
-def _no_machine_note(replaced: Sequence[Entry], kept: Sequence[Entry], limit_tokens: int) -> str:
-    return ""
-
-
-def _no_flush(fold: ViewFold) -> Generator[Effect, Any, None]:
+def no_flush(engine: Engine, fold: ViewFold, style: NoteStyle, reason: Reason) -> Generator[Effect, Any, str]:
+    """Store nothing."""
     yield from ()
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +78,8 @@ class Engine:
     predict: Callable[[View], int]
     price: Callable[[str, Any], float]
     binds_thinking: bool = False
-    machine_note: MachineNote = _no_machine_note
-    flush: FlushHook = _no_flush
+    machine_note: MachineNote = lambda replaced, kept, limit_tokens: ""
+    flush: FlushHook = no_flush
     skills_note: Callable[[Sequence[Entry]], str] = lambda replaced: ""
     fresh_prefix: Callable[[], Mapping[str, Any]] = dict
     model: str = ""
@@ -204,7 +202,8 @@ class Engine:
     def compact(self, fold: ViewFold, move: Compact, reason: Reason) -> Generator[Effect, Any, str]:
         """Carry a compaction out. Returns "applied", "stopped", or why nothing was changed."""
         yield Say(text="Compacting the conversation …")
-        yield from self.flush(fold)
+        if (yield from self.flush(self, fold, move.style, reason)) == "stopped":
+            return "stopped"
         before = self.predict(fold.view())
         outcome = yield from self._note(fold, move)
         if isinstance(outcome, Rejected):
@@ -274,11 +273,11 @@ class Engine:
         dropped = 0.0
         note: HandoffNote | Rejected = Rejected(reason="not asked")
         for _ in range(MAX_TRIES):
-            request = self._ask(fold, asked, move, dropped)
+            request = self.ask(fold, asked, move.style, dropped)
             if request is None:
                 return Rejected(reason="the conversation does not fit the window, even shortened")
             response: Response = yield CallModel(request=request, step=0, purpose="handoff")
-            yield from self._paid(fold, response)
+            yield from self.paid(fold, response)
             if response.cut == "stopped":
                 return Rejected(reason="stopped")
             note = read_note(response)
@@ -295,27 +294,27 @@ class Engine:
     def _probed(
         self, fold: ViewFold, move: Compact, note: HandoffNote, dropped: float
     ) -> Generator[Effect, Any, HandoffNote | Rejected]:
-        request = self._ask(fold, probe_request(note.text), move, dropped)
+        request = self.ask(fold, probe_request(note.text), move.style, dropped)
         if request is None:
             return note
         response: Response = yield CallModel(request=request, step=0, purpose="probe")
-        yield from self._paid(fold, response)
+        yield from self.paid(fold, response)
         if response.cut == "stopped":
             return Rejected(reason="stopped")
         better = read_note(response)
         return better if isinstance(better, HandoffNote) else note
 
-    def _ask(self, fold: ViewFold, text: str, move: Compact, dropped: float) -> Request | None:
+    def ask(self, fold: ViewFold, text: str, style: NoteStyle, dropped: float) -> Request | None:
         """Return the request for a note: the conversation goes on with `text`, or is sent as a transcript.
 
         A request that has no reply yet is not shown: it is kept, and the note is about what came before (agents 25).
         """
         view = fold.view()
         messages = before_request(fold, view)
-        room = min(move.style.reply_tokens, self.budget.max_output_tokens)
+        room = min(style.reply_tokens, self.budget.max_output_tokens)
         limit = self.budget.window_tokens - min(room, self.budget.window_tokens // 8) - self.fixed_tokens()
         size = self.estimate(view) - self.fixed_tokens()
-        as_text = move.style.serialised or bool(dropped) or (self.model and view.model != self.model)
+        as_text = style.serialised or bool(dropped) or (self.model and view.model != self.model)
         if not as_text and size + self.meter.text(text) <= limit:
             return self.make_request(with_question(messages, text), room)
         for shorter in (dropped, dropped + DROP_SHARE, dropped + 2 * DROP_SHARE, 0.8):
@@ -332,10 +331,11 @@ class Engine:
         fifth = cut_keeping(situation, int((1 - DROP_SHARE) * history))
         return move if fifth is None else replace(move, first_kept=fifth)
 
-    def _paid(self, fold: ViewFold, response: Response) -> Generator[Effect, Any, None]:
+    def paid(self, fold: ViewFold, response: Response, purpose: str = "handoff") -> Generator[Effect, Any, None]:
+        """Record what a call that is no step of the turn took."""
         if response.usage:
             cost = round(self.price(response.model, response.usage), 8)
-            body = UsageReported(step=0, model=response.model, usage=response.usage, cost_usd=cost, purpose="handoff")
+            body = UsageReported(step=0, model=response.model, usage=response.usage, cost_usd=cost, purpose=purpose)
             yield from self._append(fold, body)
 
     def _failed(self, fold: ViewFold, why: str) -> Generator[Effect, Any, str]:

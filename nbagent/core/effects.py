@@ -6,11 +6,11 @@ TurnEvents go from the driver to a display and are never stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from nbagent.core.entries import Body, Entry, ResultStatus
+from nbagent.core.entries import Body, Entry, ResultStatus, ToolResult
 from nbagent.core.messages import JsonObject, Request, ToolCall
 
 
@@ -50,6 +50,18 @@ class RunTools:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunAside:
+    """Run calls that are no part of the conversation by `run`; nothing is written or shown.
+
+    Reply: their ToolResults in order, None when the person stopped it.
+    """
+
+    kind: ClassVar[Literal["run_aside"]] = "run_aside"
+    calls: tuple[ToolCall, ...]
+    run: Callable[[ToolCall], Awaitable[ToolResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadClock:
     """Ask how long the turn has run. Reply: seconds as float."""
 
@@ -78,7 +90,7 @@ class Say:
     text: str
 
 
-Effect: TypeAlias = Append | CallModel | AskApproval | RunTools | ReadClock | ReadNow | Say | TakeSteering
+Effect: TypeAlias = Append | CallModel | AskApproval | RunTools | RunAside | ReadClock | ReadNow | Say | TakeSteering
 Step: TypeAlias = Generator[Effect, Any, None]
 
 

@@ -26,6 +26,10 @@ class BoundMemory:
         """Read lines; see `Memory.get`."""
         return self._memory().get(path, from_line, lines)
 
+    def append(self, text: str) -> str:
+        """Append lines to today's log, each with its turn and cell; see `Memory.append_today`."""
+        return self._memory().append_today(text, self._provenance())
+
     def remember(self, text: str, *, person: bool = False) -> str:
         """Store a fact with its turn and cell; see `Memory.add`."""
         return self._memory().add(text, self._provenance(), person=person)

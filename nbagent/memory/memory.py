@@ -30,7 +30,7 @@ from nbagent.memory.notes import (
     read_note,
     roots,
 )  # fmt: skip
-from nbagent.memory.provenance import Provenance, as_item
+from nbagent.memory.provenance import Provenance, as_item, with_origin
 from nbagent.memory.recall import Recipe, find_preset
 from nbagent.memory.sessions import PREFIX as SESSION_PREFIX
 from nbagent.memory.sessions import session_files, session_loader
@@ -198,14 +198,18 @@ class Memory:
         text = self._text(daily_path(self._home if person else self.folder, self.today()))
         return f"\n{item}\n" in f"\n{text}\n"
 
-    def append_today(self, text: str) -> str:
-        """Append lines to today's log as they are: the guarded `write` of a flush turn. Returns the note's name.
+    def append_today(self, text: str, provenance: Provenance | None = None) -> str:
+        """Append lines to today's log: the guarded `write` of a flush turn. Returns the note's name.
+
+        They stay as they are, but that each item gets where it came from.
 
         Raises:
             UserError: as `add`.
         """
         self._refuse_secret(text)
-        return self._append(text, person=False)
+        if not text.replace("\0", "").strip():
+            raise UserError("there is nothing to remember in an empty text; give one fact a line")
+        return self._append(text if provenance is None else with_origin(text, provenance), person=False)
 
     def _refuse_secret(self, text: str) -> None:
         if TAKEN_OUT in text or self._scrub(text) != text:

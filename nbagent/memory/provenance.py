@@ -12,6 +12,7 @@ from nbagent.core.ranking import STOP_WORDS, stem
 
 _MARK: Final = re.compile(r"<!-- nbagent((?: [a-z]+=[^\s<>]+)*) -->")
 _PAIR: Final = re.compile(r" ([a-z]+)=([^\s<>]+)")
+_BLOCK: Final = re.compile(r"\s*(?:[-*+]|\d+[.)])\s|#|\s*(?:```|~~~)")
 _UNSAFE: Final = re.compile(r"[\s<>%\x00-\x1f]|--")
 _FIELDS: Final = ("turn", "cell", "session", "notebook", "at")
 
@@ -80,6 +81,27 @@ def as_item(text: str, provenance: Provenance | None) -> str:
     mark = provenance.mark() if provenance else ""
     body = "- " + "\n  ".join(lines)
     return f"{body} {mark}" if mark else body
+
+
+def with_origin(text: str, provenance: Provenance) -> str:
+    """Return Markdown in which each paragraph and list item ends in where it came from; headings and code do not.
+
+    >>> with_origin("# Data\\n- one\\n- two,\\n  on two lines\\n", Provenance(turn="t1")).split("\\n")[1:3]
+    ['- one <!-- nbagent turn=t1 -->', '- two,']
+    """
+    mark = provenance.mark()
+    clean = text.replace("<!--", "< !--").replace("\0", " ").replace("\r\n", "\n").replace("\r", "\n")
+    lines = clean.rstrip().split("\n")
+    fenced = False
+    for i, line in enumerate(lines):
+        fence = line.lstrip().startswith(("```", "~~~"))
+        fenced ^= fence
+        plain = line.strip() and not fence and not fenced and not line.startswith("#")
+        after = lines[i + 1] if i + 1 < len(lines) else ""
+        goes_on = after.strip() and not _BLOCK.match(after)
+        if plain and mark and not goes_on:
+            lines[i] = f"{line.rstrip()} {mark}"
+    return "\n".join(lines)
 
 
 def contradict(one: str, other: str) -> bool:

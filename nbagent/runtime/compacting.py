@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nbagent.context.engine import no_flush
 from nbagent.context.rot import RotFinding
 from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pin, Pruning, Restore, TurnStart
 from nbagent.core.errors import UsageProblem
@@ -14,6 +15,7 @@ from nbagent.core.tree import SessionTree
 from nbagent.core.view import ViewFold
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.contexts import CompactionResult, compact_by_hand, last_compaction
+from nbagent.runtime.flushing import flush_of
 from nbagent.runtime.ports import TurnPorts
 from nbagent.runtime.session import Session
 from nbagent.runtime.turn_notes import find_rot
@@ -63,9 +65,10 @@ async def compact(
     if dry_run:
         runner = _scratch(runner)
     current = replace(start, policy=runner.settings.policy, model=named.name)
-    engine = runner.engine(named, current, focus=focus, edited=edited)
-    fold = ViewFold(runner.writer.tree.path())
-    result = await runner.side_driver(named, ports, current).run(compact_by_hand(fold, engine))
+    driver = runner.side_driver(named, ports, current)
+    flush = no_flush if dry_run else flush_of(runner, driver, current)
+    engine = runner.engine(named, current, focus=focus, edited=edited, flush=flush)
+    result = await driver.run(compact_by_hand(ViewFold(runner.writer.tree.path()), engine))
     return replace(result, applied=result.applied and not dry_run)
 
 

@@ -8,7 +8,7 @@ from functools import cache, partial
 from importlib.metadata import entry_points
 from typing import Any
 
-from nbagent.context.engine import Engine
+from nbagent.context.engine import Engine, FlushHook, no_flush
 from nbagent.context.extract import machine_note
 from nbagent.context.loss import LossReport, loss_report
 from nbagent.context.moves import cut_keeping, tokens_before
@@ -180,7 +180,7 @@ def make_engine(
     *, named: NamedModel, policy: Policy, prefix: Callable[[], Prefix], budget: Budget, options: Mapping[str, Any],
     meter: Any, predict: Callable[[View], int], price: Callable[[str, Any], float],
     fresh_prefix: Callable[[], Mapping[str, Any]], skills_note: Callable[[Sequence[Entry]], str],
-    focus: str = "", edited: str | None = None,
+    focus: str = "", edited: str | None = None, flush: FlushHook = no_flush,
 ) -> Engine:  # fmt: skip
     """Return the engine that manages the context of one turn, or of one compaction by hand.
 
@@ -198,5 +198,5 @@ def make_engine(
         policy=policy, meter=meter, prefix=prefix(), budget=budget, make_request=make_request, predict=predict,
         price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix,
         skills_note=skills_note, model=named.name,
-        focus=focus, edited=edited, machine_note=partial(machine_note, count=meter.text),
+        focus=focus, edited=edited, flush=flush, machine_note=partial(machine_note, count=meter.text),
     )  # fmt: skip

@@ -18,6 +18,7 @@ from nbagent.core.effects import (
     Notice,
     ReadClock,
     ReadNow,
+    RunAside,
     RunTools,
     Say,
     Sink,
@@ -155,6 +156,8 @@ class Driver:
                 return await self._decide(effect)
             case RunTools():
                 return await self._run_tools(effect.calls)
+            case RunAside():
+                return await self._run_aside(effect)
             case ReadClock():
                 return self.clock.monotonic() - self._began_at
             case ReadNow():
@@ -265,6 +268,13 @@ class Driver:
                 self._answer_stopped(tasks.values(), entries)
                 return ToolsDone(entries=tuple(entries), stopped=True)
         return ToolsDone(entries=tuple(entries))
+
+    async def _run_aside(self, effect: RunAside) -> tuple[ToolResult, ...] | None:
+        try:
+            return tuple([await effect.run(call) for call in effect.calls])
+        except asyncio.CancelledError:
+            self.stopped = True
+            return None
 
     async def _settle(self, tasks: dict[asyncio.Task[None], ToolCall]) -> bool:
         """Wait for a batch. Returns whether it was stopped; then none of its tools can write any more.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nbagent.context.assemble import assemble
-from nbagent.context.engine import Engine
+from nbagent.context.engine import Engine, FlushHook, no_flush
 from nbagent.context.policy import Policy
 from nbagent.context.tail import SeenVariable, Surroundings, compose, told_state
 from nbagent.core.budget import Budget, Usage
@@ -25,6 +26,7 @@ from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
 from nbagent.runtime.contexts import PrefixInForce, choose_policy, make_engine, threshold_share
 from nbagent.runtime.driver import Driver, SafeSink
 from nbagent.runtime.finishing import finished_turn, vars_of
+from nbagent.runtime.flushing import flush_of
 from nbagent.runtime.gauge import SessionGauge, price
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.playback import Playback, Withheld, played
@@ -288,8 +290,9 @@ class TurnRunner:
             spent_session_usd=session, spent_day_usd=day,
         )  # fmt: skip
         if playback is None:
-            engine = self.engine(named, current)
-            turn = replace(turn, before_call=engine.before_call, on_overflow=engine.on_overflow)
+            flush = flush_of(self, driver, current)
+            engine = self.engine(named, current, flush=flush)
+            turn = replace(turn, before_call=partial(flush.before_call, engine), on_overflow=engine.on_overflow)
         steps = run_turn(turn) if playback is None else played(turn, playback.player)
         output = await driver.run(steps)
         return finished_turn(
@@ -299,8 +302,9 @@ class TurnRunner:
         )  # fmt: skip
 
     def engine(
-        self, named: NamedModel, start: TurnStart, *, focus: str = "", edited: str | None = None
-    ) -> Engine:
+        self, named: NamedModel, start: TurnStart, *, focus: str = "", edited: str | None = None,
+        flush: FlushHook = no_flush,
+    ) -> Engine:  # fmt: skip
         """Return what manages the context: the policy of the turn `start`, with its numbers."""
         path = self.writer.tree.path()
 
@@ -315,6 +319,7 @@ class TurnRunner:
             predict=lambda view: self.gauge.look(view, prefix(), named.facts),
             price=lambda model, usage: price(named.facts, usage),
             fresh_prefix=self.fresh_prefix, skills_note=self.skills_note, focus=focus, edited=edited,
+            flush=flush,
         )  # fmt: skip
 
     def skills_note(self, replaced: Sequence[Entry]) -> str:

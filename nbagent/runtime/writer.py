@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from nbagent.core.entries import AssistantMessage, Body, Entry, LeafMoved, TurnEnd, UsageReported
@@ -106,6 +107,14 @@ class SessionWriter:
         elif isinstance(body, UsageReported) and body.cost_usd > 0:
             self._paid(entry.at, body.cost_usd)
         return entry
+
+    def size_bytes(self) -> int:
+        """Return how large the journal is on disk; 0 for one that is not kept."""
+        path: Path | None = getattr(self.log, "path", None)
+        try:
+            return path.stat().st_size if path is not None else 0
+        except OSError:
+            return 0
 
     def save_partial(self, blocks: tuple[Block, ...], model: str, step: int) -> None:
         """Keep the finished blocks of a reply that is still arriving."""

@@ -53,11 +53,12 @@ class SkillSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
-    """Memory: who embeds, which numbers, and further folders of notes."""
+    """Memory: who embeds, which numbers, further folders of notes, and whether notes are stored before a compaction."""
 
     embedder: str
     preset: str
     extra_dirs: tuple[str, ...]
+    flush: str = "on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,6 +157,7 @@ KEYS: Mapping[str, Key] = {
         _text_key("memory.embedder", "static", "the name of an embedder"),
         _text_key("memory.preset", "nbagent", "the name of a preset"),
         _list_key("memory.extra_dirs", paths=True),
+        _choice_key("memory.flush", "on", ("on", "off")),
         _list_key("tools.allow"),
         _list_key("tools.ask"),
         _list_key("tools.deny"),

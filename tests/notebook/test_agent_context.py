@@ -43,7 +43,7 @@ def worker(note: Callable[[], Reply | str] = lambda: NOTE) -> Callable[[dict[str
 
 
 def conversation(kernel: AgentKernel, folder: Path, fake: FakeMessagesAPI, turns: int = 3) -> None:
-    kernel.begin(folder, fake)
+    kernel.begin(folder, fake, NBAGENT_MEMORY__FLUSH="off")
     kernel.run("%context set window=20000 threshold=0.95")
     for i in range(turns):
         done = kernel.run(agent(f"part {i}: you must never drop column sales_{i}"), cell_id=f"c{i}")

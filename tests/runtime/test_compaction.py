@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def talk(folder: Path, fake: FakeMessagesAPI, policy: str, window: int = 20_000, model: str = BINDING, **more: Any) -> Talk:
-    return Talk(folder, fake, model=model, options={"policy": policy, "window_tokens": window}, **more)
+    return Talk(folder, fake, model=model, options={"policy": policy, "window_tokens": window, "memory.flush": "off"}, **more)
 
 
 def texts(body: dict[str, Any]) -> str:
