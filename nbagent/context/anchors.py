@@ -134,6 +134,7 @@ _NUMBER: Final = re.compile(
     rf"|\d+(?:[.,]\d+)*(?:{_UNITS})\b|\d+(?:[.,]\d+)*%|\d{{4}}-\d\d-\d\d"
     r"|\d+\.\d{2,}|\d{1,3}(?:,\d{3})+|\d{4,})(?!\w)"
 )
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _SPACED_NUMBER: Final = re.compile(rf"(?<![\w.#$])\d+(?:[.,]\d+)* (?:{_UNITS})(?!\w)")
 _IDENTIFIER: Final = re.compile(
     r"\b_*[a-z][a-z0-9]*(?:_[A-Za-z0-9]+)+\b|\b[a-z][a-z0-9]*[A-Z]\w+\b|\b[A-Z][a-z0-9]+[A-Z]\w+\b|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b"
@@ -157,7 +158,9 @@ class Extractor:
             return ()
         found = dict.fromkeys(self.words(spoken.text))
         body = entry.body
-        if isinstance(body, ToolResult):
+        if isinstance(body, Snapshot):  # the day is told anew after each compaction; nobody has to keep it
+            found = {key: None for key in found if not (key[0] == "num" and _DATE.fullmatch(key[1]))}
+        elif isinstance(body, ToolResult):
             found |= dict.fromkeys(("column", name) for name in _columns(spoken.text))
             found |= dict.fromkeys(("error", line) for line in error_lines(body, spoken.text))
         elif spoken.author in ("person", "model"):

@@ -18,7 +18,7 @@ from nbagent.tools.tool import Found
 
 TOOL: Final = "recall"
 INDEXED_CHARS: Final = 400_000  # of one full result; what is behind it is read, not found
-CANDIDATES: Final = 4  # searched for each that is asked for: some are of one entry, some still in context
+CANDIDATES: Final = 4  # searched for each that is asked for: some are still in context
 WHO: Final = {"person": "the person", "model": "your reply", "shown": "shown to you", "nobody": "note"}
 
 
@@ -43,10 +43,8 @@ class ConversationRecall:
             return ()
         view = build_view(path)
         seen = view.seen
-        best: dict[str, Chunk] = {}
-        for chunk in self._archive.search(terms, limit=CANDIDATES * limit):
-            best.setdefault(chunk.entry_id, chunk)
-        ranked = sorted(best.values(), key=lambda c: c.entry_id in seen and not self._is_cut(path[c.position]))
+        best = self._archive.search(terms, limit=CANDIDATES * limit)
+        ranked = sorted(best, key=lambda c: c.entry_id in seen and not self._is_cut(path[c.position]))
         return tuple(self._found(c, path[c.position], frozenset(terms), seen) for c in ranked[:limit])
 
     def read(self, first: str, last: str) -> str:

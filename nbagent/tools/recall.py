@@ -11,8 +11,8 @@ from nbagent.core.messages import JsonObject
 from nbagent.tools.output import clean_text, cut_line
 from nbagent.tools.tool import Found, Recall, ToolContext, ToolOutput, ToolSpec
 
-MAX_FOUND: Final = 8
-SNIPPET_CHARS: Final = 700
+MAX_FOUND: Final = 5  # and whole pieces of the archive: what the loss report calls one retrieval
+SNIPPET_CHARS: Final = 2_200
 NOTE_CHARS: Final = 300  # room for the line that says what continues
 
 RECALL_SPEC: Final = ToolSpec(
@@ -102,7 +102,7 @@ def _search(recall: Recall, query: str, cap_chars: int) -> ToolOutput:
     parts = _fitting([_snippet(f) for f in found], cap_chars - NOTE_CHARS)
     return ToolOutput(
         text="\n\n".join([*parts, "[recall(id=…) reads one of them in full]"]), shown=f"{len(parts)} snippets",
-        meta={"found": [f.entry_id for f in found[: len(parts)]]},
+        meta={"found": list(dict.fromkeys(f.entry_id for f in found[: len(parts)]))},
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from nbagent.context.anchor_index import AnchorIndex
 from nbagent.context.anchors import Extractor, Key, error_lines, is_rule, said, sentences_of
 from nbagent.core.entries import ToolResult
 from nbagent.core.messages import text_block
-from tests.core.builders import call, calls, end, path, reply, result, says, start, steer, thinks, user
+from tests.core.builders import call, calls, end, note, path, reply, result, says, start, steer, thinks, user
 
 
 def words(text: str) -> list[Key]:
@@ -183,3 +183,12 @@ def test_an_index_that_grows_equals_one_made_at_once(texts: list[str]) -> None:
     for entry in entries:
         grown.extend([entry])
     assert grown.anchors == AnchorIndex(entries).anchors
+
+
+def test_the_day_that_the_tail_tells_is_no_anchor_and_a_day_in_a_result_is() -> None:
+    tail = path(note("Today is 2026-11-30; the notebook has 12,345 rows."))[0]
+    told = Extractor().entry(tail, said(tail.body))
+    assert ("num", "2026-11-30") not in told
+    assert ("num", "12,345") in told
+    shown = path(result("a", text="departs 2026-12-24"))[0]
+    assert ("num", "2026-12-24") in Extractor().entry(shown, said(shown.body))

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from nbagent.context.archive import Archive
 from nbagent.core.entries import Entry, ToolResult
 from nbagent.core.errors import ToolError
 from nbagent.core.messages import text_block
+from nbagent.core.ranking import Words
 from nbagent.runtime.recalling import ConversationRecall
 from nbagent.store.artifacts import Artifacts
 from nbagent.tools.recall import RECALL_SPEC, SNIPPET_CHARS, RecallTool
@@ -147,3 +149,13 @@ def test_chinese_words_are_found(tmp_path: Path) -> None:
 
 def test_a_query_that_is_a_number_is_taken_as_text() -> None:
     assert validate_input(RECALL_SPEC, {"query": 2231})["query"] == "2231"
+
+
+def test_one_search_shows_all_that_the_loss_report_calls_one_retrieval(tmp_path: Path) -> None:
+    """Its best five pieces of 2 KB whole, also several of one long entry."""
+    long = "\n".join(f"the gauge of harbour {i} is HG-{i:04d}, measured at the quay" for i in range(400))
+    entries = path(start(), user("read"), calls("read", id="a"), result("a", long, name="read"), says("done"), end(), start("t2"), user("x"), prunes("e4"))
+    pieces = Archive(entries).search(Words().terms("gauge harbour quay measured"))
+    assert len([p for p in pieces if p.entry_id == "e4"]) > 1
+    output = desk(tmp_path, entries).call(RecallTool(), query="gauge harbour quay measured")
+    assert all(p.text.strip() in output.text for p in pieces)
