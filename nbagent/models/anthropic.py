@@ -25,7 +25,7 @@ from nbagent.models.anthropic_failures import failure_of
 from nbagent.models.anthropic_platforms import Platform, missing_library, open_platform
 from nbagent.models.catalog import ModelFacts, lookup, without_platform
 from nbagent.models.context_edits import beta_names
-from nbagent.models.credentials import has_credentials
+from nbagent.models.credentials import has_credentials, key_of
 from nbagent.models.endpoint_facts import merged_facts, says_unknown, unknown_model
 from nbagent.models.model import Watch
 from nbagent.models.reply import MalformedReply, ReplyBuilder
@@ -34,6 +34,7 @@ from nbagent.models.sse import EventReader
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncStream
 
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 MAX_TRIES = 5
 MAX_WAIT_S = 60.0  # a longer Retry-After is not slept through: the person is told and decides
 FACTS_TIMEOUT_S = 5.0
@@ -84,7 +85,7 @@ class AnthropicModel:
         """Raise when a call could not be tried: no credentials, or real calls are switched off.
 
         Raises:
-            MissingKey: no key, NBAGENT_OFFLINE, or a platform's library is missing.
+            MissingKey: no key, one that cannot be sent, NBAGENT_OFFLINE, or a platform's library is missing.
         """
         if self._environ.get("NBAGENT_OFFLINE") and not is_loopback(self._base_url):
             raise MissingKey("NBAGENT_OFFLINE is set, so no provider is called; unset it, or replay a recording")
@@ -98,6 +99,9 @@ class AnthropicModel:
                 "no key for Anthropic: ANTHROPIC_API_KEY is not set; set it and run the cell again, "
                 "or replay a recording with `%agent replay FILE`, which needs none"
             )
+        else:
+            for name in KEYS:
+                key_of(self._environ, name)
 
     async def close(self) -> None:
         """Close the connections; the next call opens new ones."""
@@ -126,9 +130,9 @@ class AnthropicModel:
             return open_platform(self._platform, base_url=self._base_url, timeout=timeout)
         # Proxy variables are for the world outside; a loopback service is never behind one.
         http = httpx2.AsyncClient(trust_env=False, timeout=timeout) if is_loopback(self._base_url) else None
-        key, token = self._environ.get("ANTHROPIC_API_KEY"), self._environ.get("ANTHROPIC_AUTH_TOKEN")
+        key, token = (key_of(self._environ, name) for name in KEYS)
         return anthropic.AsyncAnthropic(
-            api_key=key or None, auth_token=None if key else token or None, base_url=self._base_url,
+            api_key=key, auth_token=None if key else token, base_url=self._base_url,
             max_retries=0, timeout=timeout, http_client=http,
         )  # fmt: skip
 
@@ -189,6 +193,8 @@ class AnthropicModel:
             await self._stream(client, body, betas, watch)
         except ModelFailed as error:
             return error
+        except UnicodeEncodeError as error:
+            return failure_of(error)
         except (MalformedReply, ValueError, TypeError) as error:
             return ModelFailed(f"the provider's reply cannot be read: {one_line(str(error))[:200]}", kind="protocol")
         except Exception as error:  # noqa: BLE001  the SDK lets raw transport errors through (claude.md A4)

@@ -12,6 +12,11 @@ from nbagent.models.reply import error_event
 
 _TRANSPORT = ("httpx2", "httpcore2", "httpcore", "ssl", "anyio")
 
+UNSENDABLE = (
+    "nothing was sent: a header of the request holds a character that cannot stand there; check the key, and the "
+    "variables whose names begin with ANTHROPIC_"
+)
+
 _BY_STATUS: dict[int, tuple[str, bool, str]] = {
     400: ("invalid_request", False, "the provider refused the request"),
     401: ("auth", False, "the key was refused; check ANTHROPIC_API_KEY"),
@@ -35,6 +40,8 @@ def failure_of(error: Exception) -> ModelFailed:
     name = type(error).__name__
     if isinstance(error, anthropic.APITimeoutError) or "Timeout" in name:
         return ModelFailed("the provider did not answer in time", kind="timeout", retryable=True)
+    if _is_header_fault(error):
+        return ModelFailed(UNSENDABLE, kind="auth")
     if isinstance(error, anthropic.APIConnectionError):
         cause = one_line(str(error.__cause__ or error))[:200]
         line = f"the provider cannot be reached ({cause}); check the network and base_url"
@@ -42,6 +49,16 @@ def failure_of(error: Exception) -> ModelFailed:
     if isinstance(error, OSError) or type(error).__module__.split(".")[0] in _TRANSPORT:
         return ModelFailed(f"the connection broke ({name})", kind="connection", retryable=True)
     return ModelFailed(f"the call failed: {name}: {one_line(str(error))[:200]}", kind="protocol")
+
+
+def _is_header_fault(error: BaseException) -> bool:
+    """Tell whether a header could not be written; the text of such an error holds the header, a key say."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if type(chain).__name__ == "LocalProtocolError" or isinstance(chain, UnicodeEncodeError):
+            return True
+        chain = chain.__cause__
+    return False
 
 
 def _status_failure(error: Any) -> ModelFailed:

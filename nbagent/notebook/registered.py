@@ -6,8 +6,9 @@ this is what `%load_ext` runs, the rest is imported by the first magic that is u
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from IPython.core.magic import Magics, magics_class, no_var_expand
@@ -89,12 +90,14 @@ class AgentMagics(Magics):
         @no_var_expand
         def run(line: str, cell: str | None = None) -> Any:
             if self._agent is None and line.startswith(AWAITABLE):
-                return self._imported_first(magic, line, cell)
+                return _awaited(self._imported_first(magic, line, cell))
             try:
                 function, agent = _imported(magic.target), self.agent_app
             except KeyboardInterrupt:
                 raise TurnStopped(NOT_BEGUN) from None
-            return function(agent, line, cell)
+            with _no_secrets_in_errors():
+                value = function(agent, line, cell)
+            return _awaited(value) if isinstance(value, Coroutine) else value
 
         run.__name__ = run.__qualname__ = magic.name
         run.__doc__ = magic.doc
@@ -151,7 +154,8 @@ class AgentMagics(Magics):
         """Run a turn; see `nbagent.ask`."""
         from nbagent.notebook.magics import ask
 
-        return ask(self.agent_app, prompt, **options)
+        with _no_secrets_in_errors():
+            return ask(self.agent_app, prompt, **options)
 
     def last_result(self) -> TurnResult | None:
         """Return the last turn's result."""
@@ -160,6 +164,22 @@ class AgentMagics(Magics):
         from nbagent.notebook.results import turn_result
 
         return turn_result(self._agent, self._agent.last)
+
+
+@contextlib.contextmanager
+def _no_secrets_in_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        from nbagent.runtime.scrubbed import hide_secrets
+
+        hide_secrets(error)
+        raise
+
+
+async def _awaited(value: Coroutine[Any, Any, Any]) -> Any:
+    with _no_secrets_in_errors():
+        return await value
 
 
 def _imported(target: str) -> Callable[..., Any]:

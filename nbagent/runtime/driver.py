@@ -120,6 +120,7 @@ class Driver:
     steering: list[str] = field(default_factory=list)
     on_request: Callable[[Any], None] = lambda request: None
     after_result: Callable[[ToolCall, ToolResult], Iterable[Body]] = lambda call, result: ()
+    scrub: Callable[[Any], Any] = lambda value: value
     _began_at: float = 0.0
     _cost_usd: float = 0.0
     _context_tokens: int = 0
@@ -186,8 +187,8 @@ class Driver:
             if body.purpose != "turn":
                 return entry
             self.gauge.measured(entry.body if isinstance(entry.body, UsageReported) else body)
-        elif isinstance(body, ToolResult):
-            self._tool_ended(body)
+        elif isinstance(entry.body, ToolResult):
+            self._tool_ended(entry.body)
         return entry
 
     # ------------------------------------------------------------ the model
@@ -297,7 +298,7 @@ class Driver:
 
     async def _run_one(self, call: ToolCall, entries: list[Entry]) -> None:
         entries.append(self._append(ToolStarted(call_id=call.id, name=call.name)))
-        summary = self.toolbox.summary(call)
+        summary = self.toolbox.summary(replace(call, input=self.scrub(call.input)))  # before it is shortened
         self.sink(ToolBegan(call_id=call.id, name=call.name, summary=summary, input=call.input))
         began = self.clock.monotonic()
         result = await self.toolbox.run(call)

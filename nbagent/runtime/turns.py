@@ -24,7 +24,7 @@ from nbagent.models.registry import NamedModel
 from nbagent.runtime import provider_edits as provider
 from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
 from nbagent.runtime.contexts import PrefixInForce, choose_policy, make_engine, threshold_share
-from nbagent.runtime.driver import Driver, SafeSink
+from nbagent.runtime.driver import Driver
 from nbagent.runtime.finishing import finished_turn, vars_of
 from nbagent.runtime.flushing import flush_of
 from nbagent.runtime.gauge import SessionGauge, price
@@ -34,6 +34,7 @@ from nbagent.runtime.ports import NOTHING, Asked, FinishedTurn, TurnOptions, Tur
 from nbagent.runtime.recalling import ConversationRecall
 from nbagent.runtime.remembering import Remembering
 from nbagent.runtime.rules import Rules
+from nbagent.runtime.scrubbed import guarded
 from nbagent.runtime.skilling import TOOLS as SKILL_TOOLS
 from nbagent.runtime.skilling import SessionSkills
 from nbagent.runtime.spent import DayLedger, spent_before, unpriced_ceilings
@@ -270,7 +271,7 @@ class TurnRunner:
             raise UsageProblem("there is no turn to go on with; run a %%agent cell first")
         number = sum(1 for e in path if isinstance(e.body, TurnStart)) + (1 if start else 0)
         window, replayed = self.budget(named.facts).window_tokens, playback is not None
-        ports = replace(ports, sink=SafeSink(ports.sink))
+        ports = guarded(ports, self.scrubber)
         ports.sink(
             TurnBegan(turn=current.turn, number=number, model=current.model, window_tokens=window, replayed=replayed)
         )
@@ -295,6 +296,7 @@ class TurnRunner:
             turn = replace(turn, before_call=partial(flush.before_call, engine), on_overflow=engine.on_overflow)
         steps = run_turn(turn) if playback is None else played(turn, playback.player)
         output = await driver.run(steps)
+        output = replace(output, text=self.scrubber.text(output.text), message=self.scrubber.text(output.message))
         return finished_turn(
             output, ports, entries=tuple(tree.path()[before:]), context_tokens=self.gauge.context_tokens, number=number,
             window_tokens=window, player=playback.player if playback else None,
@@ -329,7 +331,7 @@ class TurnRunner:
 
     def side_driver(self, named: NamedModel, ports: TurnPorts, start: TurnStart) -> Driver:
         """Return a driver for what is no turn: a compaction by hand."""
-        return self._driver(named, ports, start, 0, None)
+        return self._driver(named, guarded(ports, self.scrubber), start, 0, None)
 
     def policy_of(self, name: str) -> Policy:
         """Return the policy `name` with the numbers in force.
@@ -364,7 +366,7 @@ class TurnRunner:
         return Driver(
             writer=self.writer, model=player or named.model, toolbox=toolbox, approvals=approvals, gauge=self.gauge,
             clock=self.writer.clock, sink=ports.sink, steering=ports.steering, on_request=ports.on_request,
-            after_result=skills.after,
+            after_result=skills.after, scrub=self.scrubber.value,
         )  # fmt: skip
 
     def approvals(self, ports: TurnPorts, start: TurnStart) -> Approvals:

@@ -15,6 +15,7 @@ from typing import Any
 
 from nbagent.core.entries import Entry, Unknown
 
+BEGINNING = 4  # characters by which the beginning of a secret is known
 SHORTEST_VALUE = 8  # characters; shorter values stand in ordinary text by chance
 
 _PATTERNS: tuple[tuple[str, str], ...] = (
@@ -163,6 +164,10 @@ class Scrubber:
     def text(self, text: str) -> str:
         """Return `text` scrubbed."""
         return scrub(text, self._secrets) if len(text) >= SHORTEST_VALUE else text
+
+    def may_begin_secret(self, word: str) -> bool:
+        """Tell whether `word`, which may go on, holds the beginning of a secret. Cheap."""
+        return has_hint(word) or any(secret[:BEGINNING] in word for secret in self._secrets)
 
     def value(self, value: Any) -> Any:
         """Return a JSON value scrubbed.

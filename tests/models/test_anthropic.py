@@ -352,6 +352,48 @@ def test_without_a_key_nothing_is_sent(make_fake: Callable[..., FakeMessagesAPI]
     assert fake.requests == []
 
 
+KEY = "sk-ant-api03-" + "aB3" * 12
+
+
+@pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
+@pytest.mark.parametrize("around", ["{}\n", " {} ", "{}\r\n", "\t{}"])
+def test_a_key_is_sent_without_what_stands_around_it(fake: FakeMessagesAPI, name: str, around: str) -> None:
+    fake.enqueue("hello")
+    caller = Caller(fake.base_url, {name: around.format(KEY), "HOME": "/nowhere"})
+    caller.model.check_ready()
+    assert caller().blocks[0]["text"] == "hello"
+    assert KEY in fake.requests[0].headers.get("x-api-key", "") + fake.requests[0].headers.get("authorization", "")
+
+
+@pytest.mark.parametrize("inside", ["{}\n{}", "{}\u200b{}", "{} {}", "{}\u2013{}"])
+def test_a_key_that_cannot_be_sent_is_refused_before_a_request_and_not_shown(
+    fake: FakeMessagesAPI, inside: str
+) -> None:
+    key = inside.format(KEY, KEY)
+    caller = Caller(fake.base_url, {"ANTHROPIC_API_KEY": key, "HOME": "/nowhere"})
+    with pytest.raises(MissingKey, match="ANTHROPIC_API_KEY holds a blank") as caught:
+        caller.model.check_ready()
+    assert "sk-ant" not in str(caught.value)
+    assert "sk-ant" not in str(failed(caller()))
+    assert (fake.requests, caller.waits) == ([], [])
+
+
+def test_a_header_that_cannot_be_sent_is_no_reason_to_try_again_and_is_not_quoted(fake: FakeMessagesAPI) -> None:
+    import anthropic
+
+    for key in ({"api_key": f"{KEY}\n"}, {"auth_token": f"{KEY}\n"}):
+        client = anthropic.AsyncAnthropic(**key, base_url=fake.base_url, max_retries=0)
+        caller = Caller(fake.base_url, client=client)
+        error = failed(caller())
+        assert "a header of the request holds a character that cannot stand there" in str(error)
+        assert "sk-ant" not in str(error)
+        assert (error.retryable, caller.waits, fake.requests) == (False, [], [])
+
+
+def test_a_blank_key_is_none(tmp_path: Path) -> None:
+    assert not has_credentials({"ANTHROPIC_API_KEY": " \n", "HOME": str(tmp_path)})
+
+
 def test_offline_forbids_the_world_and_allows_this_machine(make_fake: Callable[..., FakeMessagesAPI]) -> None:
     environ = {"ANTHROPIC_API_KEY": "k", "NBAGENT_OFFLINE": "1", "HOME": "/nowhere"}
     for base_url in (None, "https://example.org"):
