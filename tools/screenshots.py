@@ -1,6 +1,6 @@
 """Make the pictures of README and docs: a tutorial in a real JupyterLab, replayed without a key.
 
-Run it with `python tools/screenshots.py`; it needs the packages playwright and jupyterlab, and a Chromium
+Run it with `python tools/screenshots.py [PICTURE ...]`; it needs the packages playwright and jupyterlab, and a Chromium
 (`/usr/bin/chromium`, or the one that NBAGENT_CHROMIUM names). It writes `docs/images/*.png`.
 """
 
@@ -17,6 +17,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,24 @@ RUN = "async (i) => { nb.content.activeCellIndex = i; await jupyterapp.commands.
 SHOW = "(i) => { const n = nb.content.widgets[i].node; n.scrollIntoView({block: 'start'}); }"
 CLEAN = "() => jupyterapp.commands.execute('application:toggle-left-area')"
 
-# picture -> (notebook, what the first cell to be seen says, height in pixels)
+PANEL = "async () => { await jupyterapp.commands.execute('nbagent:open'); }"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A notebook run up to the first cell that begins with `cell`, which is then on top; with the panel or without."""
+
+    notebook: str
+    cell: str
+    height_px: int
+    width_px: int = 1080
+    panel: bool = False
+
+
 PICTURES = {
-    "first-turn.png": ("01_first_turn.ipynb", "%%agent", 1150),
-    "context.png": ("01_first_turn.ipynb", "%context", 620),
+    "first-turn.png": Picture("01_first_turn.ipynb", "%%agent", 1150),
+    "context.png": Picture("01_first_turn.ipynb", "%context", 620),
+    "panel.png": Picture("03_compaction_without_regret.ipynb", "%%agent\nWhich species", 900, 1320, panel=True),
 }
 
 
@@ -94,17 +109,21 @@ def main() -> None:
         shutil.copytree(ROOT / "notebooks", folder)
         with lab(folder) as address, sync_playwright() as play:
             page = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS).new_page()
-            for name, (notebook, cell, height) in PICTURES.items():
-                _take(page, address, name, notebook, cell, height)
+            for name in sys.argv[1:] or PICTURES:
+                picture = PICTURES[name]
+                _take(page, address, name, picture)
 
 
-def _take(page: Any, address: str, name: str, notebook: str, cell: str, height: int) -> None:
-    page.set_viewport_size({"width": 1080, "height": height})
+def _take(page: Any, address: str, name: str, picture: Picture) -> None:
+    notebook, cell = picture.notebook, picture.cell
+    page.set_viewport_size({"width": picture.width_px, "height": picture.height_px})
     page.goto(f"{address}/lab/workspaces/{name[:4]}?reset", wait_until="domcontentloaded")
     page.wait_for_function("() => window.jupyterapp")
     page.evaluate("async () => { await jupyterapp.restored }")
     page.evaluate(OPEN, notebook)
     page.evaluate(CLEAN)
+    if picture.panel:
+        page.evaluate(PANEL)
     sources = [c["source"] for c in json.loads((ROOT / "notebooks" / notebook).read_text())["cells"]]
     texts = ["".join(s) if isinstance(s, list) else s for s in sources]
     first = next(i for i, text in enumerate(texts) if text.startswith(cell))

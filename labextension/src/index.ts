@@ -152,8 +152,13 @@ function openFromWidgets(
     const notebook = tracker.find(
       candidate => node instanceof Node && candidate.node.contains(node)
     );
-    if (notebook === undefined || !isPlace(detail) || detail.relative === '') {
-      return;
+    if (
+      notebook === undefined ||
+      !isPlace(detail) ||
+      detail.relative === '' ||
+      isHidden(detail.relative)
+    ) {
+      return; // the widget shows the lines itself
     }
     event.preventDefault();
     const path = notebook.context.path;
@@ -161,6 +166,11 @@ function openFromWidgets(
       (error: unknown) => Notification.error(String(error))
     );
   });
+}
+
+/** Tell whether the server refuses a path, as it does by default: a folder or file whose name begins with a dot. */
+function isHidden(relative: string): boolean {
+  return relative.split('/').some(part => /^\.(?!\.?$)/.test(part));
 }
 
 function isPlace(value: unknown): value is { relative: string; line: number } {

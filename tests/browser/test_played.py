@@ -56,6 +56,7 @@ def test_every_part_of_the_panel_has_a_role_and_a_name(window: Window, place: st
 def test_the_panel_works_by_keyboard(window: Window, place: str) -> None:
     notebook = played(window, place)
     page = window.page
+    window.part("Context").get_by_role("meter").wait_for()
     page.keyboard.press("Alt+Shift+M")
     search = window.panel.get_by_role("searchbox", name="Search memory")
     until(lambda: search.evaluate("node => node === document.activeElement"))

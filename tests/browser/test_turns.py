@@ -158,3 +158,24 @@ def test_memory_is_searched_and_a_note_in_a_hidden_folder_is_shown_in_the_panel(
     hit.get_by_text("port 5433").wait_for()
     hit.get_by_role("button").click()
     part.get_by_role("group", name="Note").get_by_text("port 5433").wait_for()
+
+
+def test_a_skill_that_is_switched_off_is_hidden_from_the_model(
+    window: Window, place: str, service: Service
+) -> None:
+    skill = window.folder / place / "skills" / "count-birds" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: count-birds\ndescription: Counts birds in a table.\n---\nCount.\n", encoding="utf-8")
+    notebook = window.notebook(f"{place}/notes.ipynb", "%load_ext nbagent", "%%agent\nFirst", "%%agent\nSecond")
+    window.command("nbagent:open")
+    notebook.run(0, 1)
+    assert b"count-birds" in service.fake.requests[-1].raw
+    part = window.part("Skills")
+    part.get_by_role("searchbox", name="Search skills").fill("birds")
+    switch = part.get_by_role("switch", name="Skill count-birds", exact=True)
+    switch.click()
+    until(lambda: switch.get_attribute("aria-checked") == "false")
+    part.get_by_text("hidden from the model").wait_for()
+    notebook.run(2)
+    said = service.fake.requests[-1].body["messages"][-1]
+    assert "count-birds" in str(said)  # the model is told at the tail; the prefix stays as it was
