@@ -163,7 +163,7 @@ def test_memory_is_searched_and_a_note_in_a_hidden_folder_is_shown_in_the_panel(
 def test_a_skill_that_is_switched_off_is_hidden_from_the_model(
     window: Window, place: str, service: Service
 ) -> None:
-    skill = window.folder / place / "skills" / "count-birds" / "SKILL.md"
+    skill = window.folder.parent / "home" / "nbagent" / "skills" / "count-birds" / "SKILL.md"  # the person's own
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: count-birds\ndescription: Counts birds in a table.\n---\nCount.\n", encoding="utf-8")
     notebook = window.notebook(f"{place}/notes.ipynb", "%load_ext nbagent", "%%agent\nFirst", "%%agent\nSecond")
