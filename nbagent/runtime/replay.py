@@ -108,11 +108,17 @@ def _with_prefixes(runner: TurnRunner, cassette: Cassette, recorded: RecordedTur
 
 
 def _write_moves(runner: TurnRunner, stretch: Stretch) -> None:
-    """Do to the context what was done to it before this stretch, unless the path holds it already."""
+    """Do to the context what was done to it before this stretch, unless the path holds it already.
+
+    What the person did here by hand besides is no part of the recording and counts for nothing.
+    """
     writer = runner.writer
     path = writer.tree.path()
     ends = [i for i, e in enumerate(path) if isinstance(e.body, TurnEnd)]
-    done = sum(is_move(e.body) for e in path[ends[-1] :]) if ends else 0
+    done = 0
+    for i in range(ends[-1] + 1, len(path)) if ends and stretch.before else ():
+        if done < len(stretch.before) and path[i].body == located(stretch.before[done], path[:i]):
+            done += 1
     for body in stretch.before[done:]:
         writer.write(located(body, writer.tree.path()))
 

@@ -22,10 +22,12 @@ from nbagent.core.entries import (
     TurnStart,
     UsageReported,
 )
+from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import Prefix, text_block
 from nbagent.core.view import ViewFold
 from nbagent.models.cassette import Cassette, from_text, load, to_text
 from nbagent.models.scripted import calls, says
+from nbagent.runtime.compacting import compact, undo
 from nbagent.runtime.recording import Recorder
 from nbagent.runtime.turns import TurnRunner
 from nbagent.tools.search import GlobTool
@@ -191,3 +193,40 @@ def test_results_that_came_out_of_order_come_in_that_order_again(lab: Lab, monke
     lab.replay(made)
     lab.send("one", "A")
     assert lab.sent() == first
+
+
+def test_a_move_made_by_hand_in_replay_is_not_taken_for_a_recorded_one(lab: Lab) -> None:
+    lab.open([[python("print('a')")], says("1"), says("2")])
+    lab.send("one", "A")
+    lab.session.runner.writer.write(Compaction(first_kept=None, note="The recorded note."))
+    lab.send("two", "B")
+    made = recorded(lab)
+    lab.close()
+    lab.replay(made)
+    lab.send("one", "A")
+    results = [e.id for e in lab.session.tree.path() if isinstance(e.body, ToolResult)]
+    lab.session.runner.writer.write(Pruning(placeholders={results[0]: "[by hand]"}))
+    lab.send("two", "B")
+    assert [b.note for b in lab.bodies(Compaction)] == ["The recorded note."]
+    assert b"The recorded note." in lab.sent()[-1]
+    lab.send("two", "B")
+    assert [b.note for b in lab.bodies(Compaction)] == ["The recorded note."]
+
+
+def test_compacting_in_replay_says_in_one_line_why_not_and_undoing_works(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    lab.open([[python("print('a')")], says("1"), says("2")])
+    lab.send("one", "A")
+    lab.session.runner.writer.write(Compaction(first_kept=None, note="The recorded note."))
+    lab.send("two", "B")
+    made = recorded(lab)
+    lab.close()
+    lab.replay(made)
+    lab.send("one", "A")
+    lab.send("two", "B")
+    with pytest.raises(UsageProblem, match="a recording plays, so no model can write a note"):
+        asyncio.run(compact(lab.session, lab.ports()))
+    assert not undo(lab.session).waits
+    assert b"one" in b"".join(m.to_bytes() for m in ViewFold(lab.session.tree.path()).view().messages)
+    with pytest.raises(UsageProblem, match="there is no compaction to take back"):
+        undo(lab.session)
