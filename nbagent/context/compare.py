@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 from nbagent.context.anchor_index import AnchorIndex
 from nbagent.context.anchors import SENTENCES, Anchor, Key
 from nbagent.context.engine import Engine
 from nbagent.context.loss import loss_report
 from nbagent.context.policy import Policy
-from nbagent.context.simulate import Call, bare_path, simulated_engine, walk
+from nbagent.context.simulate import Call, Walk, bare_path, simulated_engine, walk
 from nbagent.core.budget import Prices
 from nbagent.core.entries import Compaction, Entry, Pruning
-from nbagent.core.messages import Message, canonical
+from nbagent.core.messages import Message, Request, Response, canonical, joined_text
 from nbagent.core.view import View, ViewFold
 
 CACHE_LIVES_S: Final = 300.0  # Anthropic's cache without an hour's life, 2026-11
@@ -27,9 +27,10 @@ class Row:
 
     `tokens_sent` adds up every request, also those for notes. `cost_units` is in prices of one uncached input
     token; `cost_usd` is None where the model's prices are not known. `cache_hit_rate` is the share of the tokens
-    sent that is read from the cache. `notes` are calls for a note. The anchors are those that somebody wrote, and
-    the rules, decisions and errors that still stand: in the last context word for word, one retrieval away, or
-    neither. `over_window` counts requests that would not have been sent; `problem` says why.
+    sent that is read from the cache. `notes` are calls for a note, which send `note_tokens` in all.
+    The anchors are those that somebody wrote, and the rules, decisions and errors that still stand: in the last
+    context word for word, one retrieval away, or neither. `over_window` counts requests that would
+    not have been sent; `problem` says why.
     """
 
     policy: str
@@ -46,8 +47,13 @@ class Row:
     lost: int
     last_tokens: int
     peak_tokens: int
+    note_tokens: int = 0
+    note_output_tokens: int = 0
     over_window: int = 0
     problem: str = ""
+
+
+Comparing: TypeAlias = "Generator[str | Request, Response | None, tuple[Row, ...]]"
 
 
 def compare(
@@ -58,24 +64,41 @@ def compare(
     `engine` says how the context is managed here (meter, prefix, window); its policy does not matter. What the
     recorded policy did is left out first. No model is called and nothing is written; deterministic.
     """
+    steps = comparing(path, policies, engine, prices=prices)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            rows: tuple[Row, ...] = done.value
+            return rows
+
+
+def comparing(
+    path: Sequence[Entry], policies: Mapping[str, Policy], engine: Engine, *, prices: Prices | None = None
+) -> Comparing:
+    """Make the rows of `compare` step by step: yield a policy's name when it begins, and its requests for a note.
+
+    A reply sent back for a request is taken as the note; without one a stand-in is.
+    """
     bare = bare_path(path)
     index = AnchorIndex(bare)
     before = ViewFold(bare).view()
-    return tuple(
-        _row(name, bare, simulated_engine(engine, policy), index=index, before=before, prices=prices)
-        for name, policy in policies.items()
-    )
+    rows = []
+    for name, policy in policies.items():
+        yield name
+        walked = _row(name, bare, simulated_engine(engine, policy), index=index, before=before, prices=prices)
+        rows.append((yield from walked))
+    return tuple(rows)
 
 
 def _row(
     name: str, path: Sequence[Entry], engine: Engine, *, index: AnchorIndex, before: View, prices: Prices | None
-) -> Row:
+) -> Generator[str | Request, Response | None, Row]:
     fold = ViewFold()
     bill = _Bill(engine.fixed_tokens())
     problem = ""
     try:
-        for call in walk(path, engine, fold):
-            bill.add(call)
+        yield from _billed(walk(path, engine, fold), bill, engine)
     except Exception as error:  # noqa: BLE001  a policy of somebody else; its row says what happened
         problem = f"it failed: {type(error).__name__}: {error}"
     after = fold.view()
@@ -87,8 +110,22 @@ def _row(
         notes=bill.notes, prunings=sum(isinstance(m, Pruning) for m in moves),
         compactions=sum(isinstance(m, Compaction) for m in moves), verbatim=places[0], reachable=places[1],
         lost=places[2], last_tokens=engine.estimate(after), peak_tokens=bill.peak, over_window=bill.unsent,
-        problem=problem or bill.problem,
+        problem=problem or bill.problem, note_tokens=bill.note_sent, note_output_tokens=bill.note_out,
     )  # fmt: skip
+
+
+def _billed(walked: Walk, bill: _Bill, engine: Engine) -> Generator[str | Request, Response | None, None]:
+    """Add the calls of a walk to the bill; those for a note are yielded, and cost what their reply says."""
+    reply: Response | None = None
+    while True:
+        try:
+            call = walked.send(reply)
+        except StopIteration:
+            return
+        reply = None if call.request is None else (yield call.request)
+        if reply is not None:
+            call = replace(call, output_tokens=engine.meter.text(joined_text(reply.blocks)))
+        bill.add(call)
 
 
 class _Bill:
@@ -98,6 +135,7 @@ class _Bill:
     def __init__(self, fixed_tokens: int) -> None:
         self.fixed = fixed_tokens
         self.calls = self.notes = self.sent = self.out = self.peak = self.unsent = 0
+        self.note_sent = self.note_out = 0
         self.read = 0.0
         self.problem = ""
         self._last: tuple[Message, ...] = ()
@@ -115,6 +153,8 @@ class _Bill:
         self._at = call.at
         if call.purpose != "turn":
             self.notes += 1
+            self.note_sent += call.tokens
+            self.note_out += call.output_tokens
             return
         self._last = call.messages
         self.calls += 1

@@ -7,9 +7,9 @@ have. The machine's own parts of a note are the real ones.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from nbagent.context.engine import Engine
 from nbagent.context.measure import Meter
@@ -27,7 +27,7 @@ from nbagent.core.entries import (
     UsageReported,
 )
 from nbagent.core.in_force import summarises
-from nbagent.core.messages import Block, Message, Response, is_provider_note, text_block
+from nbagent.core.messages import Block, Message, Request, Response, is_provider_note, text_block
 from nbagent.core.view import Piece, ViewFold
 
 NOTE_TOKENS: Final = 1_500  # what a model's note usually takes, in a window of 200,000
@@ -39,7 +39,8 @@ STAND_IN: Final = "## Stand-in for a note"
 class Call:
     """One model call of the walk. `tokens` is the whole request, estimated; `purpose` is "turn" for the agent's own.
 
-    `problem` is the line with which a real turn would have ended here.
+    `problem` is the line with which a real turn would have ended here. `request` is that of a call for a note: who
+    drives the walk may send the model's reply to it.
     """
 
     purpose: str
@@ -48,6 +49,10 @@ class Call:
     tokens: int
     output_tokens: int
     problem: str = ""
+    request: Request | None = None
+
+
+Walk: TypeAlias = Generator[Call, "Response | None", None]
 
 
 def bare_path(path: Sequence[Entry]) -> list[Entry]:
@@ -88,8 +93,11 @@ def simulated_engine(engine: Engine, policy: Policy) -> Engine:
     )  # fmt: skip
 
 
-def walk(path: Sequence[Entry], engine: Engine, fold: ViewFold) -> Iterator[Call]:
-    """Yield every model call of the bare `path` as `engine` would have sent it; `fold` holds the result in the end."""
+def walk(path: Sequence[Entry], engine: Engine, fold: ViewFold) -> Walk:
+    """Yield every model call of the bare `path` as `engine` would have sent it; `fold` holds the result in the end.
+
+    A reply sent back for a call that asks for a note is taken as that note; without one a stand-in is.
+    """
     for entry in path:
         if isinstance(entry.body, AssistantMessage):
             problem = yield from _before_call(engine, fold, entry.at)
@@ -101,7 +109,7 @@ def walk(path: Sequence[Entry], engine: Engine, fold: ViewFold) -> Iterator[Call
         fold.add(replace(entry, parent=fold.path[-1].id if fold.path else None))
 
 
-def _before_call(engine: Engine, fold: ViewFold, at: float) -> Generator[Call, None, str]:
+def _before_call(engine: Engine, fold: ViewFold, at: float) -> Generator[Call, Response | None, str]:
     """Let the engine act; its calls for a note are yielded. Returns the line that would end the turn."""
     flow: Generator[Effect, Any, str | None] = engine.before_call(fold)
     reply: Any = None
@@ -120,11 +128,11 @@ def _before_call(engine: Engine, fold: ViewFold, at: float) -> Generator[Call, N
                 request = effect.request
                 note = stand_in(request.messages, engine.meter, in_window(NOTE_TOKENS, engine.budget.window_tokens))
                 sizes = (engine.meter.text(m.to_bytes().decode()) for m in request.messages)
-                yield Call(
+                told = yield Call(
                     purpose=effect.purpose, at=at, messages=request.messages, tokens=engine.fixed_tokens() + sum(sizes),
-                    output_tokens=engine.meter.text(note),
+                    output_tokens=engine.meter.text(note), request=request,
                 )  # fmt: skip
-                reply = Response(blocks=(text_block(note),), stop_reason="end_turn", model=request.model)
+                reply = told or Response(blocks=(text_block(note),), stop_reason="end_turn", model=request.model)
             case _:
                 pass
 

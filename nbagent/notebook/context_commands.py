@@ -13,7 +13,7 @@ from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import Said, Words, moves, only_word
 from nbagent.notebook.compaction_report import CompactionReport
-from nbagent.notebook.compare_report import CompareReport
+from nbagent.notebook.compare_report import CompareReport, live_cost
 from nbagent.notebook.options import OneLineParser, split_line
 from nbagent.notebook.report import ContextReport, RequestReport, RequestSegment
 from nbagent.notebook.rot_report import RotReport
@@ -28,11 +28,13 @@ from nbagent.runtime.compacting import (
     undo,
     waiting_lines,
 )
-from nbagent.runtime.comparing import compare_session
+from nbagent.runtime.comparing import compare_live, compare_session
 from nbagent.runtime.contexts import CompactionResult, check_number, known_policies
 from nbagent.runtime.doors import request_as_sent
 from nbagent.runtime.ports import TurnOptions
 from nbagent.runtime.provider_edits import missing_edits
+
+LONG_ENTRIES = 2_000  # from here on a comparison tells how far it is
 
 
 def context_command(agent: NotebookAgent, line: str, *, ask: Ask | None = None) -> Any:
@@ -272,9 +274,27 @@ def _unpin(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     return Said(set_pin(agent.session(), " ".join(words), remove=True))
 
 
-def _compare(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompareReport:
-    """Every policy (or NAME ...) on this very conversation: tokens, cost, cache, what is lost."""
-    return CompareReport(comparison=compare_session(agent.session(), words))
+def _compare(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompareReport | Said:
+    """Every policy (or NAME ...) on this very conversation: tokens, cost, cache, what is lost; [--live [--yes]]."""
+    names = [w for w in words if not w.startswith("--")]
+    if unknown := [w for w in words if w.startswith("--") and w not in ("--live", "--yes")]:
+        raise UsageProblem(f"%context compare takes names of policies, --live and --yes, not {unknown[0]!r}")
+    session = agent.session()
+    if "--live" in words and "--yes" in words:
+        return CompareReport(comparison=agent.beside(lambda ports: compare_live(agent.session(), ports, names)))
+    began = _said_when_long(len(session.tree.path()))
+    found = compare_session(session, names, began=began)
+    return Said(live_cost(found, names)) if "--live" in words else CompareReport(comparison=found)
+
+
+def _said_when_long(entries: int) -> Callable[[str, int, int], None]:
+    """Return what tells how far a comparison is: on a long conversation each policy takes seconds."""
+
+    def began(name: str, number: int, of: int) -> None:
+        if entries >= LONG_ENTRIES:
+            print(f"comparing {name} ({number} of {of}) …", flush=True)
+
+    return began
 
 
 def _rot(agent: NotebookAgent, words: Words, ask: Ask | None) -> RotReport:

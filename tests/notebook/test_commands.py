@@ -58,6 +58,9 @@ def runs(code: str) -> Reply:
         ("%context note now", "takes --edit only"),
         ("%context pin", "say what no policy may drop"),
         ("%context unpin x", "there is no conversation"),
+        ("%context compare --fast", "takes names of policies, --live and --yes"),
+        ("%context compare --live", "there is no conversation to compare policies on"),
+        ("%context set provider=some", "one of off, clear, compact, both"),
     ],
 )
 def test_a_line_typed_wrongly_says_what_to_do(kernel: AgentKernel, tmp_path: Path, line: str, says: str) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from nbagent.context.policies import BUILT_IN
 from nbagent.core.effects import Notice
-from nbagent.core.entries import AssistantMessage, Compaction, Pruning, Report, UserMessage
-from nbagent.core.errors import UsageProblem
+from nbagent.core.entries import AssistantMessage, Compaction, Pruning, Report, UsageReported, UserMessage
+from nbagent.core.errors import ModelFailed, UsageProblem
 from nbagent.core.view import ViewFold, build_view
 from nbagent.runtime.compacting import compact, undo, waiting_lines
+from nbagent.runtime.comparing import compare_live, compare_session
 from tests.fakes.messages_api import FakeMessagesAPI, call, http_error, reply, thinking
 from tests.fakes.replies import stall_before_headers
 from tests.runtime.talk import Probe, Talk
@@ -458,3 +459,38 @@ def test_an_undo_that_would_wait_is_refused_when_what_it_gives_back_does_not_fit
         session.send("Part 1", max_steps=2)
     with talk(folder, fake, "pi", 6_000) as small, pytest.raises(UsageProblem, match="the window holds 6,000"):
         undo(small.session)
+
+
+# ---------------------------------------------------------------- compared with the model's own notes
+
+
+def test_a_live_comparison_asks_the_model_for_the_notes_and_writes_down_what_it_cost(make_fake: Make, folder: Path) -> None:
+    fake = make_fake()
+    fake._answer_of = Script(each=6)
+    with talk(folder, fake, "off", 30_000) as session:
+        for k in range(3):
+            session.send(f"Part {k}: you must never lose value_{k}")
+        stood_in = compare_session(session.session, ["nbagent", "off"])
+        assert [r.notes for r in stood_in.rows][1] == 0
+        assert stood_in.notes_usd is not None
+        assert stood_in.notes_usd > 0
+        before, size = len(fake.requests), len(session.path)
+        found = session.run(compare_live(session.session, session.ports, ["nbagent", "off"]))
+        asked = fake.requests[before:]
+        assert found.live
+        assert len(asked) == sum(r.notes for r in found.rows) > 0
+        assert all(asks_for_note(r.body) or ASKS in texts(r.body) for r in asked)
+        paid = [e.body for e in session.path[size:]]
+        assert [b.purpose for b in paid if isinstance(b, UsageReported)] == ["compare"] * len(asked)
+        assert all(isinstance(b, UsageReported) for b in paid)
+        assert session.send("and on").output.outcome == "completed"
+
+
+def test_a_live_comparison_that_fails_says_so_in_one_line(make_fake: Make, folder: Path) -> None:
+    fake = make_fake()
+    fake._answer_of = Script(each=6, note=lambda: reply(fault=http_error(500, "down", headers={"x-should-retry": "false"})))
+    with talk(folder, fake, "off", 30_000) as session:
+        for k in range(3):
+            session.send(f"Part {k}")
+        with pytest.raises(ModelFailed, match="the comparison ended, a call for a note failed"):
+            session.run(compare_live(session.session, session.ports, ["nbagent"]))
