@@ -2,8 +2,8 @@
 
 Each conversation becomes a folder of notes (a file a session, a list item a turn) and is searched through
 `Memory.search`, like any notes. Rows: `bm25` (keywords of the piece alone), `vectors` (the static table alone), `openclaw`
-(its scoring over the same pieces and vectors), `learned` (weights learned on the five conversations that shared/data holds),
-`nbagent` (the default). Categories 1 to 4, turns as units, each question
+(its scoring over the same pieces and vectors), `recipe` (hand-rounded weights), `nbagent` (the default, learned weights).
+Categories 1 to 4, turns as units, each question
 counts once; recall is the share of its evidence turns found. LoCoMo is CC BY-NC: it is read where it lies.
 """
 
@@ -26,10 +26,10 @@ from nbagent.memory.recall import PRESETS, Recipe
 NOTHING = {"piece": 0.0, "window": 0.0, "section": 0.0, "piece_vector": 0.0, "window_vector": 0.0, "length": 0.0,
            "author": 0.0, "when": 0.0, "date": 0.0}  # fmt: skip
 ROWS: dict[str, Recipe] = {
-    "bm25": replace(PRESETS["nbagent"], **(NOTHING | {"piece": 1.0})),
-    "vectors": replace(PRESETS["nbagent"], **(NOTHING | {"piece_vector": 1.0})),
+    "bm25": replace(PRESETS["recipe"], **(NOTHING | {"piece": 1.0})),
+    "vectors": replace(PRESETS["recipe"], **(NOTHING | {"piece_vector": 1.0})),
     "openclaw": replace(PRESETS["openclaw"], chunking="pieces"),
-    "learned": PRESETS["learned"],
+    "recipe": PRESETS["recipe"],
     "nbagent": PRESETS["nbagent"],
 }
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}

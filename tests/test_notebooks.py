@@ -258,3 +258,9 @@ def test_a_recording_says_that_it_was_scripted_and_holds_every_turn(name: str) -
     prompts = [s.removeprefix("%%agent\n") for c in code_cells(name).values()
                if (s := "".join(c["source"])).startswith("%%agent")]  # fmt: skip
     assert [t.prompt[0]["text"].strip() for t in recorded.turns] == prompts
+
+
+@pytest.mark.kernel
+def test_a_note_that_has_a_word_of_the_question_does_not_pass_the_exercise_on_memory(tmp_path: Path) -> None:
+    outputs = answered(tmp_path, "05_memory", "choice", 'note = "- The taxi was 40 euros."')
+    assert "a word of the question stands in the note" in str(outputs["check"])

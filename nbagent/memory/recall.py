@@ -1,9 +1,8 @@
 """Recall: how pieces are ranked for a question. PURE.
 
-The default is the recipe measured in memory-and-models.md 4.3, its constants frozen as they stand there (hand-rounded,
-not learned): BM25 of the piece, of it with its neighbours, and of its section, likeness of vectors of the piece and
-with its neighbours, each stretched to 0..1 over the store and added, and small priors. The preset `openclaw` is
-OpenClaw 2026.5.28's arithmetic (openclaw.md 2.6).
+The default adds BM25 of the piece, of it with its neighbours, and of its section, likeness of vectors of the piece and
+with its neighbours, each stretched to 0..1 over the store, and small priors. Its weights were learned and are frozen; in
+the preset `recipe` they are hand-rounded and not learned. The preset `openclaw` is OpenClaw 2026.5.28's arithmetic.
 """
 
 from __future__ import annotations
@@ -24,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Which numbers rank. Weights are of parts stretched to 0..1; `half_life_days` 0 and `mmr` 1 switch a stage off."""
+    """Which numbers rank. Weights are of parts stretched to 0..1; `half_life_days` 0 and `mmr` 1 switch a stage off.
+
+    The weights here are those of the preset `recipe`.
+    """
 
     name: str
     scoring: Literal["nbagent", "openclaw"]
@@ -51,14 +53,16 @@ class Recipe:
 
 
 PRESETS: Final[Mapping[str, Recipe]] = {
-    "nbagent": Recipe(name="nbagent", scoring="nbagent"),
-    # The same parts, their weights learned on five conversations of LoCoMo and rounded (a linear model, softmax over
-    # the turns of a conversation). Left out one by one: recall@5 .727, @10 .799, nDCG .658, where the default has
-    # .696, .785, .630; the five fits differ by less than a fifth. Fitted to talk, so not the default for notes.
-    "learned": Recipe(
-        name="learned", scoring="nbagent", piece=1.1, window=1.0, section=2.5, piece_vector=1.6, window_vector=2.4,
+    # Weights learned on five conversations of LoCoMo and rounded (a linear model, softmax over the turns of a
+    # conversation). Left out one by one: recall@5 .727, @10 .799, nDCG .658, where `recipe` has .696, .785, .630; the
+    # five fits differ by less than a fifth. Further features (neighbours apart, likeness word by word, pairs of words,
+    # coverage) were tried in the same way and brought less than a point, so they are not here.
+    "nbagent": Recipe(
+        name="nbagent", scoring="nbagent", piece=1.1, window=1.0, section=2.5, piece_vector=1.6, window_vector=2.4,
         length=0.7, author=2.0, when=1.5, date=1.9, question=-0.5, answer=1.2,
     ),
+    # The same parts with the weights of memory-and-models.md 4.3, as they stand there.
+    "recipe": Recipe(name="recipe", scoring="nbagent"),
     "openclaw": Recipe(name="openclaw", scoring="openclaw", chunking="openclaw", decay_floor=0.0),
     # The first published description (SPEC OC-M4), with both stages on that 2026.5.28 has off.
     "openclaw@seed": Recipe(

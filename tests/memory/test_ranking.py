@@ -160,7 +160,7 @@ def test_a_changed_preset_makes_the_index_anew(desk: Desk) -> None:
     assert desk.open(preset="openclaw").status().pieces == 1
 
 
-@pytest.mark.parametrize("name", ["nbagent", "learned", "openclaw", "openclaw@seed"])
+@pytest.mark.parametrize("name", ["nbagent", "recipe", "openclaw", "openclaw@seed"])
 def test_presets_are_found_by_name(name: str) -> None:
     assert find_preset(name).name == name
 
@@ -192,7 +192,7 @@ def test_bounded_decay_and_diversity_can_be_switched_on(desk: Desk) -> None:
 
 def test_the_learned_weights_prefer_an_answer_to_its_question(desk: Desk) -> None:
     desk.note("memory/a.md", "- Ben: Anna, which port did you choose?\n- Anna: 8080, since it was free.\n- Ben: good\n")
-    assert snippets(desk.open(preset="learned"), "Which port did Anna choose?")[0].startswith("- Anna: 8080")
+    assert snippets(desk.open(), "Which port did Anna choose?")[0].startswith("- Anna: 8080")
 
 
 def test_equal_texts_are_shown_once(desk: Desk) -> None:

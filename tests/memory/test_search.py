@@ -256,7 +256,7 @@ def test_an_embedder_nobody_knows_leaves_keyword_search(desk: Desk) -> None:
 
 
 def test_an_unknown_preset_is_an_error_that_lists_the_known(desk: Desk) -> None:
-    with pytest.raises(SettingsError, match="nbagent, learned, openclaw, openclaw@seed"):
+    with pytest.raises(SettingsError, match="nbagent, recipe, openclaw, openclaw@seed"):
         desk.open(preset="best")
 
 
