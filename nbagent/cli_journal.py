@@ -65,8 +65,11 @@ def redact_journal(path: Path, text: str) -> int:
     """Replace `text` in a journal, and say how often and what was not looked at."""
     where, _ = read(path)
     done = redact(where, text)
+    folder = where.parent.parent.parent
+    for index in folder.glob("sessions.sqlite*") if folder.name == ".nbagent" else ():
+        index.unlink(missing_ok=True)  # what was said, for searching; made again from the journals
     print(f"{where}: redacted in {done.entries} entries, {done.artifacts} artifacts, {done.other_files} other files")
-    print("Not looked at: the notebook with its outputs, and recordings in cassettes/.")
+    print("Not looked at: the notebook with its outputs, recordings in cassettes/, and notes (MEMORY.md, memory/).")
     return 0
 
 

@@ -423,3 +423,21 @@ def test_demo_says_how_to_install_jupyterlab(
 def test_a_sealed_environment_has_no_keys() -> None:
     environ = sealed({"ANTHROPIC_API_KEY": "x", "PATH": "p"})
     assert environ == {"PATH": "p", "NBAGENT_OFFLINE": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+
+
+def test_redact_removes_the_index_of_what_was_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from nbagent.models.scripted import says
+    from tests.runtime.lab import Lab
+
+    lab = Lab(tmp_path / "work", memory__embedder="none")
+    lab.open([says("noted")])
+    lab.send("the launch word is Wharncliffe")
+    memory = lab.session.runner.memory.open()
+    assert memory.search("Wharncliffe", sources=("sessions",))
+    lab.close()
+    index = lab.folder / ".nbagent" / "sessions.sqlite"
+    assert index.exists()
+    assert main(["redact", str(lab.folder / ".nbagent/sessions/x"), "Wharncliffe"]) == 0
+    left = [p for p in lab.folder.rglob("*") if p.is_file() and b"wharncliffe" in p.read_bytes().lower()]
+    assert (index.exists(), left) == (False, [])
+    assert "notes" in capsys.readouterr().out

@@ -1,8 +1,8 @@
 """Recall: how pieces are ranked for a question. PURE.
 
 The default adds BM25 of the piece, of it with its neighbours, and of its section, likeness of vectors of the piece and
-with its neighbours, each stretched to 0..1 over the store, and small priors. Its weights were learned and are frozen; in
-the preset `recipe` they are hand-rounded and not learned. The preset `openclaw` is OpenClaw 2026.5.28's arithmetic.
+with its neighbours, each stretched to 0..1 over the store, and small priors. Its weights were learned and are frozen;
+in the preset `recipe` they are hand-rounded and not learned. The preset `openclaw` is OpenClaw 2026.5.28's arithmetic.
 """
 
 from __future__ import annotations
