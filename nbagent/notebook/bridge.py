@@ -82,6 +82,7 @@ class Bridge:
         self._waiting: deque[tuple[Peer, Command]] = deque()
         self._running: concurrent.futures.Future[Done] | None = None
         self._token, self._approves = 0, False
+        self._gauge_is_due = False
         for turn in agent.recent_turns()[-1:] if agent.runs else ():
             for event in agent.events_of(turn):
                 self._live.add(event)
@@ -129,6 +130,7 @@ class Bridge:
 
         def count() -> None:
             self._count()
+            self._count_gauge()
             counted.set()
 
         self._thread.later(count)
@@ -152,8 +154,8 @@ class Bridge:
             self._thread.send(peer, mismatch(line))
             return
         self._agent.whereabouts.seen_as(hello.notebook)
-        self._count()
         self._thread.greet(peer, version, hello.parts)
+        self._thread.later(self._count)
         if self._live.runs and not self._live.turn.delivers:
             self._ping([peer])
 
@@ -240,11 +242,23 @@ class Bridge:
             self._do_alone(*self._waiting.popleft())
 
     def _count(self) -> None:
-        runs = self._agent.runs
-        self._facts.refresh(gauge=not runs)
-        if not runs:
+        """Look at the turns again now, and count the gauge after what else waits: that takes longer."""
+        self._facts.refresh()
+        if not self._agent.runs:
             with self._live_lock:
-                self._live.rebase(self._facts.state.gauge, self._facts.last_turn)
+                self._live.at(self._facts.last_turn)
+            if not self._gauge_is_due:
+                self._gauge_is_due = True
+                self._thread.later(self._count_gauge)
+
+    def _count_gauge(self) -> None:
+        self._gauge_is_due = False
+        if self._agent.runs:
+            return  # the turn has figures of its own
+        self._facts.count_gauge()
+        if not self._agent.runs:
+            with self._live_lock:
+                self._live.rebase(self._facts.state.gauge)
 
     def _state(self) -> PanelState:
         waiting = tuple(Waiting(id=c.id, name=c.name) for _, c in tuple(self._waiting))
@@ -305,7 +319,7 @@ class Bridge:
         return False
 
     def _turn_began(self) -> None:
-        self._facts.refresh(gauge=False)
+        self._facts.refresh()
         self._ping(self._thread.peers)
 
     def _ping(self, peers: Sequence[Peer]) -> None:

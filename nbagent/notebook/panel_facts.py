@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from nbagent.core.entries import Compaction
+from nbagent.core.entries import Compaction, Restore
 from nbagent.core.errors import UserError, one_line
-from nbagent.core.view import build_view
 from nbagent.notebook.app import NotebookAgent
 from nbagent.notebook.panel_results import HitRow, SkillRow, TurnRow
 from nbagent.notebook.protocol import (
@@ -82,26 +81,41 @@ class PanelFacts:
         self._rows: tuple[TurnRow, ...] = ()
         self.state = PanelState(session=SessionPart(package=package))
 
-    def refresh(self, *, gauge: bool = True) -> None:
-        """Look at everything again; without `gauge` the figures stay as they are: while a turn runs they are its own.
-
-        What cannot be read is one line in `session.trouble`.
-        """
-        trouble = ""
+    def refresh(self) -> None:
+        """Look at session, turns and skills again. What cannot be read is one line in `session.trouble`."""
         try:
-            self._look(gauge=gauge)
+            session = self._agent.opened
+            if session is None:
+                self._unopened()
+            else:
+                with session.runner.writer.held():
+                    self._read_tree(session)
+                part = SessionPart(
+                    name=session.place.name, package=self._package, replay=session.cassette is not None
+                )
+                self.state = replace(self.state, session=part)
+            if self._skills is not None:
+                self.state = replace(self.state, catalog=self._skills.summary())
         except UserError as error:
-            trouble = one_line(str(error))
-        self.state = replace(self.state, session=replace(self.state.session, trouble=trouble))
+            self._say(error)
 
-    def _look(self, *, gauge: bool) -> None:
+    def count_gauge(self) -> None:
+        """Count how full the context is, if anything changed: long work in a long conversation, not in mid-turn."""
         session = self._agent.opened
         if session is None:
-            self._unopened()
-        else:
-            self._opened(session, gauge=gauge)
-        if self._skills is not None:
-            self.state = replace(self.state, catalog=self._skills.summary())
+            return
+        key = (id(session), session.tree.leaf, session.settings, tuple(self._agent.numbers.items()), session.model_name)
+        if key == self._gauge_key:
+            return
+        try:
+            self.state = replace(self.state, gauge=gauge_part(session))
+            self._gauge_key = key
+        except UserError as error:
+            self._say(error)
+
+    def _say(self, error: UserError) -> None:
+        part = replace(self.state.session, trouble=one_line(str(error)))
+        self.state = replace(self.state, session=part)
 
     def _unopened(self) -> None:
         settings = self._agent.settings()
@@ -113,16 +127,6 @@ class PanelFacts:
         self.state = replace(
             self.state, session=SessionPart(package=self._package), gauge=gauge, tree=tree, compaction=CompactionPart()
         )
-
-    def _opened(self, session: Session, *, gauge: bool) -> None:
-        with session.runner.writer.held():
-            self._read_tree(session)
-        part = SessionPart(name=session.place.name, package=self._package, replay=session.cassette is not None)
-        self.state = replace(self.state, session=part)
-        key = (id(session), session.tree.leaf, session.settings, tuple(self._agent.numbers.items()), session.model_name)
-        if gauge and key != self._gauge_key:
-            self.state = replace(self.state, gauge=gauge_part(session))
-            self._gauge_key = key
 
     def _read_tree(self, session: Session) -> None:
         key = (id(session), len(session.tree), session.tree.leaf, self._agent.runs)
@@ -160,15 +164,17 @@ def gauge_part(session: Session) -> GaugePart:
 
 
 def compaction_part(session: Session) -> CompactionPart:
-    """Return the compaction in force."""
-    path = session.tree.path()
-    current = build_view(path).compaction
-    body = next((e.body for e in reversed(path) if e.id == current), None) if current else None
-    if current is None or not isinstance(body, Compaction):
-        return CompactionPart()
-    return CompactionPart(
-        entry=current, reason=body.reason, before_tokens=body.before_tokens, after_tokens=body.after_tokens
-    )
+    """Return the compaction in force: the last on the path that was not taken back."""
+    taken_back: set[str] = set()
+    for entry in reversed(session.tree.path()):
+        body = entry.body
+        if isinstance(body, Restore):
+            taken_back.add(body.cancels)
+        elif isinstance(body, Compaction) and entry.id not in taken_back:
+            return CompactionPart(
+                entry=entry.id, reason=body.reason, before_tokens=body.before_tokens, after_tokens=body.after_tokens
+            )
+    return CompactionPart()
 
 
 def turn_rows(facts: Sequence[TurnFacts], *, runs: bool) -> tuple[TurnRow, ...]:

@@ -47,12 +47,15 @@ class LiveTurn:
         """Whether a turn runs."""
         return self.turn.status != "idle"
 
-    def rebase(self, base: GaugePart, last: TurnPart | None = None) -> None:
-        """Go on from figures that were counted now; `last` is the turn one is at. Not while a turn runs."""
+    def rebase(self, base: GaugePart) -> None:
+        """Go on from figures that were counted now. Not while a turn runs."""
         self._base = base
-        if last is not None and last.turn != self.turn.turn:
-            self.turn = last
         self._used_tokens, self._streamed_chars, self._cost_usd = None, 0, 0.0
+
+    def at(self, last: TurnPart) -> None:
+        """Show the turn one is at. Not while a turn runs."""
+        if last.turn != self.turn.turn:
+            self.turn = last
 
     @property
     def gauge(self) -> GaugePart:

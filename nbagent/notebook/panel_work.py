@@ -71,7 +71,7 @@ class PanelWork:
             case Page():
                 return self._page(command)
             case Cells():
-                self._facts.refresh(gauge=False)
+                self._facts.refresh()
                 rows = cells_of(self._facts.turns, command.cells)
                 return Done(result=cells_result(rows, self._facts.state.tree.revision))
             case Search():
@@ -105,10 +105,10 @@ class PanelWork:
     def _page(self, command: Page) -> Done:
         if command.of == "catalog":
             all_rows = matching(self._skills.rows() if self._skills is not None else (), command.text)
-            self._facts.refresh(gauge=False)
+            self._facts.refresh()
             revision = self._facts.state.catalog.revision
         else:
-            self._facts.refresh(gauge=False)
+            self._facts.refresh()
             all_rows = matching(self._facts.turns, command.text)
             revision = self._facts.state.tree.revision
         bounds = page_bounds(command.start, command.count, len(all_rows))

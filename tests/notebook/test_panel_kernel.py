@@ -60,8 +60,8 @@ def test_the_kernel_opens_the_comm_and_answers_hello_with_the_state(kernel: Agen
         kernel.begin(tmp_path, fake)
         answer = panel.hello()
         assert answer["kind"] == "snapshot"
-        assert answer["parts"]["gauge"]["model"]
         assert answer["parts"]["session"]["package"]
+        panel.until(lambda p: p["gauge"]["model"])
         assert fake.requests == []
 
 
@@ -170,7 +170,7 @@ def test_a_compaction_is_shown_edited_applied_and_taken_back(kernel: AgentKernel
         for i in range(3):
             assert kernel.run(agent(f"tell me {i} " + "context " * 300)).status == "ok"
         panel.hello()
-        before = panel.parts["gauge"]["used_tokens"]
+        before = panel.until(lambda p: p["gauge"]["used_tokens"] > 0)["gauge"]["used_tokens"]
         shown_first = panel.ask("preview_compaction", focus="the words")
         assert shown_first["status"] == "ok", shown_first
         found = shown_first["result"]

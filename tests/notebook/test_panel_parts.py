@@ -110,8 +110,16 @@ def test_a_hundred_kilobytes_make_few_and_small_deltas() -> None:
 def test_the_next_turn_goes_on_from_the_last_when_nobody_counted_since() -> None:
     turn = live(BEGAN, step(3_000), ended(3_000), DONE, BEGAN)
     assert (turn.gauge.used_tokens, turn.gauge.cost_usd) == (3_000, pytest.approx(0.7))
-    turn.rebase(BASE, TurnPart(turn="t1"))
+    turn.rebase(BASE)
     assert turn.gauge == BASE
+
+
+def test_after_a_revert_the_turn_one_is_at_is_shown() -> None:
+    turn = live(BEGAN, DONE)
+    turn.at(TurnPart(turn="t1"))
+    assert turn.turn.outcome == "completed", "it knows more of its own turn"
+    turn.at(TurnPart(turn="t0", number=2))
+    assert turn.turn.number == 2
 
 
 def test_stopping_is_shown_until_the_turn_ends_and_never_after() -> None:
