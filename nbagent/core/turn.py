@@ -164,7 +164,8 @@ class _Run:
         self.fold = ViewFold(turn.path)
         self.steps = 0
         self.steps_before = self.fold.view().steps if turn.start is None else 0
-        self.cost = 0.0
+        self.cost = 0.0  # of all calls since the turn was begun or taken up, those for hand-off notes too
+        self.counted = len(self.fold.path)
         self.output = 0
         self.stop_reason: str | None = None
         self.texts: list[str] = []
@@ -195,6 +196,7 @@ class _Run:
     def end(self, outcome: TurnOutcome, message: str = "") -> Generator[Effect, Any, TurnOutput]:
         seconds: float = yield ReadClock()
         start = self.start
+        self.count_costs()
         yield from self.append(
             TurnEnd(turn=start.turn, outcome=outcome, steps=self.step, message=message, duration_s=round(seconds, 3))
         )
@@ -222,6 +224,8 @@ class _Run:
                 return (yield from self.end("stopped", self.stopped_line()))
             if line:
                 return (yield from self.end("window_full", line))
+            if line := self.limit_reached():  # a hand-off note costs too
+                return (yield from self.end("limit", line))
             response = yield from self.call()
             finished = yield from self.take(response)
             if finished is not None:
@@ -299,6 +303,7 @@ class _Run:
         return self.turn.reply_tokens if ceiling is None else max(1, min(self.turn.reply_tokens, ceiling - self.output))
 
     def limit_reached(self) -> str:
+        self.count_costs()
         limits = self.turn.limits
         go_on = "`%agent resume` goes on"
         if limits.max_steps is not None and self.steps >= limits.max_steps:
@@ -366,11 +371,15 @@ class _Run:
 
     def record_usage(self, response: Response) -> Generator[Effect, Any, None]:
         cost = self.turn.price(response.model, response.usage)
-        self.cost += cost
         self.output += self.turn.output_tokens(response.usage)
         yield from self.append(
             UsageReported(step=self.step, model=response.model, usage=response.usage, cost_usd=round(cost, 8))
         )
+
+    def count_costs(self) -> None:
+        path = self.fold.path
+        self.cost += sum(e.body.cost_usd for e in path[self.counted :] if isinstance(e.body, UsageReported))
+        self.counted = len(path)
 
     def end_cut(self, response: Response, cut: str) -> Generator[Effect, Any, TurnOutput | None]:
         if cut == "stopped":

@@ -104,6 +104,37 @@ def test_a_long_session_is_never_refused(make_fake: Make, folder: Path, policy: 
         assert session.send("one more").output.outcome in ("completed", "window_full")
 
 
+def paid(done: Any) -> list[UsageReported]:
+    return [e.body for e in done.entries if isinstance(e.body, UsageReported)]
+
+
+def test_the_cost_of_a_note_is_the_turns_and_counts_toward_its_ceiling(make_fake: Make, tmp_path: Path) -> None:
+    def begun(name: str) -> Talk:
+        fake = make_fake()
+        fake._answer_of = Script(each=6)
+        (tmp_path / name).mkdir()
+        for i in range(30):
+            (tmp_path / name / f"a{i}.txt").write_text(f"value_{i} at /data/x{i}.csv\n" * 150)
+        return talk(tmp_path / name, fake, "codex")
+
+    with begun("one") as session:
+        turns = 0
+        purposes: list[str] = []
+        while "handoff" not in purposes:
+            turns += 1
+            assert turns < 9
+            done = session.send("Read files.")
+            purposes = [u.purpose for u in paid(done)]
+        assert done.output.cost_usd == pytest.approx(sum(u.cost_usd for u in paid(done)))
+        before_note = sum(u.cost_usd for u in paid(done)[: purposes.index("handoff")])
+    with begun("two") as session:
+        for _ in range(turns - 1):
+            session.send("Read files.")
+        done = session.send("Read files.", max_cost_usd=before_note + 1e-6)
+        assert (done.output.outcome, "--max-cost" in done.output.message) == ("limit", True)
+        assert [u.purpose for u in paid(done)][-1] == "handoff"
+
+
 # ---------------------------------------------------------------- the provider says that it does not fit
 
 
