@@ -171,5 +171,18 @@ def make_policy(kinds: Mapping[str, PolicyKind], name: str, changes: Numbers | N
             near = difflib.get_close_matches(key, numbers, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise PolicyError(f"policy {base!r} has no number {key!r}; {hint}it has: {', '.join(numbers)}")
-        numbers[key] = value
+        numbers[key] = _checked(base, key, value, kind)
     return kind.make(numbers)
+
+
+def _checked(name: str, key: str, value: float, kind: PolicyKind) -> float:
+    """Refuse a value that the number `key` cannot have. A default that is a fraction (0.7, 0.0) makes it a share."""
+    default = kind.default[key]
+    if isinstance(default, float) and default <= 1:
+        least = 1e-9 if key == "threshold" and default else 0.0
+        if not least <= value <= 1:
+            above = "above 0 and" if least else "from 0"
+            raise PolicyError(f"policy {name!r}: {key}={value:g} is no share; give one {above} up to 1, such as 0.7")
+    elif not 0 <= value < 1e9 or (isinstance(default, int) and value != int(value)):
+        raise PolicyError(f"policy {name!r}: {key}={value:g} is not possible; give a whole number below a billion")
+    return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbagent.core.effects import Notice, StepBegan, TextDelta, ThinkingDelta, ToolEnded, TurnBegan, TurnEvent
 from nbagent.core.errors import Diagnostic, TurnFailed, UsageProblem
+from nbagent.notebook.cell_thread import CellThread
 from nbagent.notebook.cells import CellSite, source_hash
 from nbagent.notebook.host import Engine, Jobs, TurnStopped, host_async, host_sync
 from nbagent.notebook.live import LiveDisplay, notebook_callables, terminal_publish
@@ -95,7 +95,20 @@ class NotebookAgent:
 
     def settings(self) -> Settings:
         """Return the effective settings now; reads files."""
-        options = {"%config AgentMagics": self._configured(), "chosen in this notebook": self.chosen}
+        return self._settings(self.chosen)
+
+    def choose(self, **values: Any) -> None:
+        """Set keys of the settings for this notebook, by their names; all or none.
+
+        Raises:
+            SettingsError: a value is not possible; what was chosen before stays.
+        """
+        chosen = {**self.chosen, **values}
+        self._settings(chosen)
+        self.chosen = chosen
+
+    def _settings(self, chosen: dict[str, Any]) -> Settings:
+        options = {"%config AgentMagics": self._configured(), "chosen in this notebook": chosen}
         return load_settings(self.folder(), os.environ, options=options)
 
     @property
@@ -199,7 +212,7 @@ class NotebookAgent:
         cells = self._cells_to_tell()
         cell = self._cell_key(ask, site)
         interactive = site.interactive
-        thread = _CellThread(self.engine)
+        thread = CellThread(self.engine)
         live = self._display(ask, interactive, thread)
 
         async def body(jobs: Jobs) -> FinishedTurn:
@@ -278,7 +291,7 @@ class NotebookAgent:
 
         return asked
 
-    def _display(self, ask: Ask, interactive: bool, thread: _CellThread) -> LiveDisplay:
+    def _display(self, ask: Ask, interactive: bool, thread: CellThread) -> LiveDisplay:
         publish, update = notebook_callables()
         if getattr(self.shell, "kernel", None) is None:
             return LiveDisplay(terminal_publish, None, time.monotonic, quiet=ask.quiet, post=thread.post)
@@ -353,36 +366,3 @@ def _is_ours(source: str) -> bool:
     ours = ("%agent", "%%agent", "%context", "%skills", "%memory", "%load_ext nbagent", "%reload_ext nbagent")
     lines = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("#")]
     return bool(lines) and all(line.startswith(ours) for line in lines)
-
-
-class _CellThread:
-    """Has a display drawn on the cell's thread, from any thread, without waiting for it."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.jobs: Jobs | None = None
-
-    def post(self, draw: Callable[[], None]) -> None:
-        """Draw soon; what cannot be drawn any more is drawn when the display is closed.
-
-        On the engine's thread the place in the queue is taken at once, so that text stands before what
-        the code that follows it prints.
-        """
-        if self._on_engine():
-            self._draw(draw)
-        else:
-            self._engine.call_soon(lambda: self._draw(draw))
-
-    def later(self, seconds: float, fn: Callable[[], None]) -> None:
-        """Call `fn` after so many seconds, on the engine's thread."""
-        self._engine.call_soon(lambda: self._engine.loop.call_later(seconds, fn))
-
-    def _on_engine(self) -> bool:
-        try:
-            return asyncio.get_running_loop() is self._engine.loop
-        except RuntimeError:
-            return False
-
-    def _draw(self, draw: Callable[[], None]) -> None:
-        if self.jobs is not None:
-            self.jobs.post(draw)

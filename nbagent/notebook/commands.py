@@ -64,7 +64,7 @@ def welcome(agent: NotebookAgent) -> str:
             notes += f"\nThe conversation of this notebook cannot be opened now: {one_line(str(error))}"
         else:
             name, turns = session.place.name, session.opened.turns
-            if session.place.how in ("renamed", "copied"):
+            if session.place.how in ("renamed", "moved", "copied"):
                 notes += f" ({session.place.how} from {session.place.origin})"
     if problems := len(agent.problems) + len(settings.diagnostics):
         notes = f" · {counted(problems, 'problem')}, see %agent{notes}"
@@ -239,7 +239,7 @@ def _mode(agent: NotebookAgent, words: Words) -> Said:
         mode = only_word(words, "%agent mode NAME")
         if mode not in MODES:
             raise UsageProblem(f"unknown mode {mode!r}; the modes are: {', '.join(MODES)}")
-        agent.chosen["mode"] = mode
+        agent.choose(mode=mode)
     return Said(f"mode {agent.session().settings.mode}")
 
 
@@ -249,7 +249,7 @@ def _observe(agent: NotebookAgent, words: Words) -> Said:
         level = only_word(words, "%agent observe LEVEL")
         if level not in OBSERVED:
             raise UsageProblem(f"unknown level {level!r}; the levels are: {', '.join(OBSERVED)}")
-        agent.chosen["observe"] = level
+        agent.choose(observe=level)
     return Said(f"observe {agent.session().settings.observe}")
 
 

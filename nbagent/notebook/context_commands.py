@@ -7,14 +7,14 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
-from nbagent.core.budget import scaled_parts
+from nbagent.core.budget import Budget, scaled_parts
 from nbagent.core.errors import UsageProblem, UserError
 from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import Said, Words, moves, only_word
 from nbagent.notebook.compaction_report import CompactionReport
 from nbagent.notebook.compare_report import CompareReport, live_cost
-from nbagent.notebook.options import OneLineParser, split_line
+from nbagent.notebook.options import OneLineParser, split_line, verbatim
 from nbagent.notebook.report import ContextReport, RequestReport, RequestSegment
 from nbagent.notebook.rot_report import RotReport
 from nbagent.runtime.compacting import (
@@ -29,7 +29,7 @@ from nbagent.runtime.compacting import (
     waiting_lines,
 )
 from nbagent.runtime.comparing import compare_live, compare_session
-from nbagent.runtime.contexts import CompactionResult, check_number, known_policies
+from nbagent.runtime.contexts import CompactionResult, check_number, known_policies, threshold_share
 from nbagent.runtime.doors import request_as_sent
 from nbagent.runtime.ports import TurnOptions
 from nbagent.runtime.provider_edits import missing_edits
@@ -39,7 +39,8 @@ LONG_ENTRIES = 2_000  # from here on a comparison tells how far it is
 
 def context_command(agent: NotebookAgent, line: str, *, ask: Ask | None = None) -> Any:
     """Run `%context LINE`; `ask` is the turn that a dry run shows."""
-    words = split_line(line)
+    name, _, rest = line.strip().partition(" ")
+    words = [name, *verbatim(rest)] if name in ("pin", "unpin") else split_line(line)
     if not any(words):
         return context_report(agent)
     command = CONTEXT_COMMANDS.get(words[0])
@@ -119,9 +120,8 @@ def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     if words:
         name = only_word(words, "%context policy NAME")
         session.runner.policy(TurnOptions(policy=name))
-        agent.chosen["policy"] = name
-        session = agent.session()
-        return Said(f"policy {session.settings.policy}: {_numbers(agent)}")
+        agent.choose(policy=name)
+        return Said(f"policy {agent.session().settings.policy}: {_numbers(agent)}")
     here = session.settings.policy.partition("@")[0]
     lines = [f"{'→' if name == here else ' '} {name:<12} {kind.summary}" for name, kind in known_policies().items()]
     return Said("\n".join(lines))
@@ -130,7 +130,11 @@ def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
 def _numbers(agent: NotebookAgent) -> str:
     session = agent.session()
     policy = session.runner.policy_of(session.settings.policy)
-    return " ".join(f"{key}={value:g}" for key, value in policy.numbers.items()) or "no numbers"
+    if not policy.numbers:
+        return "no numbers"
+    window = _budget(agent).window_tokens
+    acts = f"acts by itself above {round(threshold_share(policy, window) * window):,} tokens"
+    return " ".join(f"{key}={value:g}" for key, value in policy.numbers.items()) + f" · {acts} of this window"
 
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
@@ -144,47 +148,54 @@ def set_numbers(agent: NotebookAgent, words: Words) -> str:
     Raises:
         UsageProblem, PolicyError: a word is none of those.
     """
+    session, chosen, numbers = agent.session(), {}, {}
     for word in words:
         key, _, value = word.partition("=")
-        if key == "policy" and value:
-            _policy(agent, [value], None)
-        elif key == "provider" and value:
-            _set_provider(agent, value)
-        elif key == "window" and value:
-            agent.chosen["window_tokens"] = int(_number(key, value))
-        elif value:
-            check_number(agent.session().settings.policy, key)
-            agent.numbers[key] = _number(key, value)
-        else:
+        if not value:
             raise UsageProblem(f"%context set takes KEY=VALUE, not {word!r}; the numbers are: {_numbers(agent)}")
-    session = agent.session()
-    budget = session.runner.budget(session.model().facts)
-    named = f"window={budget.window_tokens:,} provider={session.settings.context.provider}"
-    return f"{named} policy={session.settings.policy} {_numbers(agent)}"
-
-
-def _set_provider(agent: NotebookAgent, mode: str) -> None:
-    """Choose what is left to the provider; what it cannot do is refused here, not in the next turn."""
-    session, before = agent.session(), agent.chosen.get("context.provider")
-    agent.chosen["context.provider"] = mode
+        if key == "policy":
+            session.runner.policy(TurnOptions(policy=value))
+            chosen["policy"] = value
+        elif key == "provider":
+            chosen["context.provider"] = value
+        elif key == "window":
+            chosen["window_tokens"] = _number(key, value, whole=True)
+        else:
+            numbers[key] = _number(key, value)
+    for key, number in numbers.items():
+        check_number(chosen.get("policy", session.settings.policy), key, number)
+    before = agent.chosen
+    agent.choose(**chosen)
     try:
-        session = agent.session()
-        named = session.model(session.current_model())
-        if line := missing_edits(named, mode, session.runner.budget(named.facts)):
-            raise UsageProblem(line)
+        _refuse_provider(agent, agent.session().settings.context.provider)
     except UserError:
-        agent.chosen["context.provider"] = before
+        agent.chosen = before
         raise
+    agent.numbers |= numbers
+    settings = agent.session().settings
+    named = f"window={_budget(agent).window_tokens:,} provider={settings.context.provider}"
+    return f"{named} policy={settings.policy} {_numbers(agent)}"
 
 
-def _number(key: str, value: str) -> float:
+def _budget(agent: NotebookAgent) -> Budget:
+    session = agent.session()
+    return session.runner.budget(session.model(session.current_model()).facts)
+
+
+def _refuse_provider(agent: NotebookAgent, mode: str) -> None:
+    """Refuse to leave to the provider what it cannot do: here, not in the next turn."""
+    session = agent.session()
+    if line := missing_edits(session.model(session.current_model()), mode, _budget(agent)):
+        raise UsageProblem(line)
+
+
+def _number(key: str, value: str, *, whole: bool = False) -> Any:
     try:
-        number = float(value.replace("_", "").replace(",", ""))
+        plain = value.replace("_", "").replace(",", "")
+        return int(plain) if whole else float(plain)
     except ValueError as error:
-        raise UsageProblem(f"%context set {key}={value}: {value!r} is not a number") from error
-    if not 0 <= number < 1e9:
-        raise UsageProblem(f"%context set {key}={value}: it must be at least 0 and below a billion")
-    return number
+        kind = "whole number" if whole else "number"
+        raise UsageProblem(f"%context set {key}={value}: {value!r} is no {kind}") from error
 
 
 def _compact(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompactionReport:

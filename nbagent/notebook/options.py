@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-import shlex
+import re
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -45,16 +45,38 @@ def cell_parser() -> OneLineParser:
     return parser
 
 
+_QUOTED = r"(?:\"[^\"]*\"|'[^']*')"
+_WORD = re.compile(rf"\s*(?:(?P<name>[^\s\"'=]+=)?(?P<quoted>{_QUOTED})(?=\s|$)|(?P<plain>\S+))")
+
+
 def split_line(line: str) -> list[str]:
-    """Split a magic's line as a shell would; a trailing `# comment` is no text.
+    """Split a magic's line at blanks; a quoted word may hold some, a word that begins with `#` is a comment.
+
+    A backslash is itself (as in paths of Windows), and so is a quote inside a word (it's).
 
     Raises:
         UsageProblem: a quote is not closed.
     """
-    try:
-        return shlex.split(line, comments=True, posix=True)
-    except ValueError as error:
-        raise UsageProblem(f"the line {line.strip()!r} cannot be read ({error}); close the quote") from error
+    words: list[str] = []
+    for found in _WORD.finditer(line.rstrip()):
+        if found["quoted"] is not None:
+            words.append((found["name"] or "") + found["quoted"][1:-1])
+        elif found["plain"].startswith("#"):
+            break
+        elif found["plain"].partition("=")[2][:1] in ("'", '"') or found["plain"][0] in "'\"":
+            raise UsageProblem(f"the line {line.strip()!r} cannot be read: close the quote of {found['plain']!r}")
+        else:
+            words.append(found["plain"])
+    return words
+
+
+def verbatim(rest: str) -> list[str]:
+    """Return what follows a sub-command that takes a text as one word: as it is, without quotes around the whole."""
+    text = rest.strip()
+    quote = text[:1]
+    if len(text) > 1 and quote in ("'", '"') and text.endswith(quote) and quote not in text[1:-1]:
+        text = text[1:-1]
+    return [text] if text else []
 
 
 def parse_cell_line(line: str) -> argparse.Namespace:

@@ -166,7 +166,7 @@ class PanelWork:
         ]  # fmt: skip
         now = set_numbers(self._agent, words)
         if command.mode is not None:
-            self._agent.chosen["mode"] = command.mode
+            self._agent.choose(mode=command.mode)
             self._agent.session()
             now = f"mode {command.mode} {now}"
         return Done(line=f"From the next turn on: {now}.")

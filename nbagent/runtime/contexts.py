@@ -76,13 +76,13 @@ def threshold_share(policy: Policy, window_tokens: int) -> float:
     return 1 - away / max(1, window_tokens)
 
 
-def check_number(name: str, key: str) -> None:
-    """Refuse a number that the policy `name` does not have.
+def check_number(name: str, key: str, value: float) -> None:
+    """Refuse a number that the policy `name` does not have, or a value that it cannot have.
 
     Raises:
         PolicyError: with the numbers it has.
     """
-    make_policy(known_policies(), name, {key: 0.0})
+    make_policy(known_policies(), name, {key: value})
 
 
 def prefix_in_force(path: Sequence[Entry]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import re
@@ -16,12 +18,13 @@ from nbagent.core.errors import JournalUnwritable, UsageProblem
 
 FOLDER = ".nbagent"
 _NOT_COPIED = ("*.lock", "*.owner", "*.torn-*", "*.new", "session.json", "partial.json")
+_NEAR_PARENTS, _NEAR_FOLDERS = 3, 200  # looked through for a moved notebook's session: above, below
 _NAME = re.compile(r"\w[\w.-]{0,99}")  # as the setting `session`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A session on disk. `how` tells how it was found: new, resumed, renamed, copied."""
+    """A session on disk. `how` tells how it was found: new, resumed, renamed, copied, moved."""
 
     name: str
     folder: Path
@@ -83,6 +86,7 @@ def find_place(base: Path, notebook: Path | None, name: str | None, fresh: str) 
     A session that names this path is resumed. One that shares cells with this notebook and whose own
     notebook is gone (or is another one by now) was renamed; one whose notebook is still there was copied
     from: then the conversation so far is copied too. Of several, the one that shares most cells counts.
+    Where none is in `base`, the folders above and below are looked through: a moved notebook takes a copy along.
     `name` asks for a session by name. `fresh` is a new id.
 
     Raises:
@@ -106,12 +110,23 @@ def find_place(base: Path, notebook: Path | None, name: str | None, fresh: str) 
                 name=session.name, folder=session.folder, notebook=notebook, how="renamed", origin=_old_name(session)
             )
     place = _new(base, notebook, f"{_slug(notebook.stem)}-{fresh[:6]}")
-    for session in kin:
+    for session in kin or (_kin_nearby(base, cells) if cells else ()):
+        how = "copied" if kin else "moved"
         if _copy(session.folder, place.folder):
-            return Place(
-                name=place.name, folder=place.folder, notebook=notebook, how="copied", origin=_old_name(session)
-            )
+            return Place(name=place.name, folder=place.folder, notebook=notebook, how=how, origin=_old_name(session))
     return place
+
+
+def _kin_nearby(base: Path, cells: frozenset[str]) -> list[KnownSession]:
+    """Return sessions of the folders above and below `base` that share cells and whose notebook is gone.
+
+    Not those whose notebook is still there: copies of one handout in several folders have nothing in common.
+    """
+    near: list[Path] = list(base.parents[:_NEAR_PARENTS])
+    with contextlib.suppress(OSError), os.scandir(base) as found:
+        near += [Path(e.path) for e in itertools.islice(found, _NEAR_FOLDERS) if e.is_dir(follow_symlinks=False)]
+    left = [s for folder in near for s in known_sessions(folder) if s.notebook and s.cells & cells and _has_left(s)]
+    return sorted(left, key=lambda s: (-len(s.cells & cells), str(s.folder)))
 
 
 def _has_left(session: KnownSession) -> bool:
@@ -137,6 +152,11 @@ def _by_name(base: Path, notebook: Path | None, name: str, known: Iterable[Known
 
 def _new(base: Path, notebook: Path | None, name: str) -> Place:
     return Place(name=name, folder=sessions_folder(base) / name, notebook=notebook, how="new")
+
+
+def came_along(place: Place) -> list[str]:
+    """Return a line when the conversation was fetched from another folder."""
+    return [f"The conversation of {place.origin} came along to this folder."] if place.how == "moved" else []
 
 
 def _slug(text: str) -> str:

@@ -21,7 +21,7 @@ from nbagent.models.registry import NamedModel, check_known, open_model, with_en
 from nbagent.runtime.clock import Clock, SystemClock
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
-from nbagent.runtime.places import Place, cells_of, find_place, remember
+from nbagent.runtime.places import Place, came_along, cells_of, find_place, remember
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
 from nbagent.runtime.prompting import asked
 from nbagent.runtime.replay import recorded_clock, replay_resume, replay_turn, reuse_turn
@@ -85,7 +85,7 @@ class Session:
         writer = SessionWriter(journal, tree, clock, scrubber.entry, day.add)
         runner = _runner(
             writer, Artifacts(place.artifacts, folder), settings, folder=folder, home=home, environ=environ,
-            session_name=place.name, scrubber=scrubber, day=day, forks=place.folder / "forks",
+            session_name=place.name, scrubber=scrubber, day=day, forks=place.folder / "forks", notices=came_along(place)
         )  # fmt: skip
         writer.recover_partial()
         opened = Opened(

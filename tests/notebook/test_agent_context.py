@@ -186,3 +186,40 @@ def test_the_parts_of_the_next_request_add_up_to_what_the_gauge_shows(kernel: Ag
         size = used(kernel)
         kernel.run("parts = get_ipython().run_line_magic('context', 'show')")
         assert abs(kernel.value("sum(s.tokens for s in parts.segments)") - size) <= 0.02 * size  # the state of the notebook is told with the next turn
+
+
+def test_a_value_that_is_not_possible_changes_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
+    kernel.begin(tmp_path)
+    before = shown(kernel.run("%context set"))
+    for line in (
+        "policy ''", "policy @seed", "policy nosuch", "set window=10", "set window=3000.7", "set window=x",
+        "set threshold=0", "set threshold=2", "set keep=-1", "set protect_results=1.5", "set threshold=nan",
+        "set window=50000 foo=2", "set threshold=0.5 policy=nosuch", "set policy=", "set =5",
+    ):  # fmt: skip
+        assert error_line(kernel.run(f"%context {line}")), line
+        assert shown(kernel.run("%context set")) == before, line
+    assert "threshold=0.5" in shown(kernel.run("%context set threshold=0.5"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "pinned"),
+    [
+        ("issue #42 must stay", "issue #42 must stay"),
+        ("C:\\data\\raw.csv", "C:\\data\\raw.csv"),
+        ("'quoted text' and more", "'quoted text' and more"),
+        ("'only quotes around it'", "only quotes around it"),
+        ("multi   spaces", "multi   spaces"),
+        ("it's an apostrophe", "it's an apostrophe"),
+        ("税率は 19 % です", "税率は 19 % です"),
+    ],
+)
+def test_a_pin_is_the_text_that_was_typed(kernel: AgentKernel, tmp_path: Path, typed: str, pinned: str) -> None:
+    with FakeMessagesAPI(worker()) as fake:
+        conversation(kernel, tmp_path, fake)
+        kernel.run(f"%context pin {typed}")
+        kernel.run("%context compact")
+        kernel.run(agent("go"), cell_id="go")
+        assert pinned in texts(sent(fake)[-1])[0]
+        assert error_line(kernel.run("%context unpin something else"))
+        kernel.run(f"%context unpin {typed}")
+        assert error_line(kernel.run(f"%context unpin {typed}"))

@@ -65,6 +65,36 @@ def test_a_copy_takes_the_conversation_of_its_nearest_kin(tmp_path: Path) -> Non
     assert near.journal.read_text() == "a line\n"
 
 
+@pytest.mark.parametrize(("old", "new"), [(".", "sub"), ("sub", "."), (".", "a/b/c")])
+def test_a_notebook_moved_to_another_folder_takes_its_conversation_along(tmp_path: Path, old: str, new: str) -> None:
+    for folder in (old, new):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    write_notebook(tmp_path / old / "a.ipynb", "1", "2")
+    first = settle(tmp_path / old, "a.ipynb", "1", "2")
+    first.journal.write_text("a line\n")
+    stays = settle(tmp_path / old, "stays.ipynb", "2")
+    write_notebook(tmp_path / old / "stays.ipynb", "2")
+    os.rename(tmp_path / old / "a.ipynb", tmp_path / new / "b.ipynb")
+    found = find_place(tmp_path / new, tmp_path / new / "b.ipynb", None, "fedcba")
+    assert (found.how, found.origin, found.journal.read_text()) == ("moved", "a.ipynb", "a line\n")
+    assert found.folder == tmp_path / new / ".nbagent" / "sessions" / "b-fedcba"
+    assert first.journal.read_text() == "a line\n"  # nothing is lost where it was
+    assert stays.folder.is_dir()
+    remember(found, {"1", "2"})
+    assert find_place(tmp_path / new, tmp_path / new / "b.ipynb", None, "x").how == "resumed"
+
+
+def test_a_notebook_of_another_folder_with_no_cell_in_common_is_not_taken_for_it(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    write_notebook(tmp_path / "a.ipynb", "1")
+    settle(tmp_path, "a.ipynb", "1").journal.write_text("a line\n")
+    for cells in ((), ("2",)):
+        write_notebook(tmp_path / "sub" / "b.ipynb", *cells)
+        assert find_place(tmp_path / "sub", tmp_path / "sub" / "b.ipynb", None, "x").how == "new"
+    write_notebook(tmp_path / "sub" / "b.ipynb", "1")  # a.ipynb is still there: another person's copy of a handout
+    assert find_place(tmp_path / "sub", tmp_path / "sub" / "b.ipynb", None, "x").how == "new"
+
+
 def test_other_notebooks_have_sessions_of_their_own(tmp_path: Path) -> None:
     write_notebook(tmp_path / "a.ipynb", "1")
     settle(tmp_path, "a.ipynb", "1")
