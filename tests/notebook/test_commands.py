@@ -250,7 +250,7 @@ def test_the_gauge_is_an_estimate_until_the_provider_reports(kernel: AgentKernel
         assert sizes[1] < sizes[2]
         assert sizes[2] - sizes[1] < sizes[1] / 10  # the size of the last request, not a sum of all
         effective = shown(kernel.run("%context set window=50_000 threshold=0.5"))
-        assert effective.startswith("window=50,000 policy=nbagent ")
+        assert effective.startswith("window=50,000 provider=off policy=nbagent ")
         assert "threshold=0.5 " in effective
         assert "compaction at 25,000 tokens" in shown(kernel.run("%context"))
         assert "of 50,000 tokens" in shown(kernel.run("%context"))
