@@ -272,7 +272,7 @@ class Memory:
             return Status(
                 files=counts["files"], pieces=counts["pieces"], vectors=notes.vector_count(),
                 embedder=self._embedder.id if self._embedder else "none", mode=notes.mode(), preset=self.recipe.name,
-                index_path=str(notes.index.path or "in memory"),
+                index_path=f"{PROJECT_PREFIX}{notes.index.path.name}" if notes.index.path else "in memory",
                 session_pieces=said.index.read.counts()["pieces"] if said else 0,
                 diagnostics=(*self._diagnostics, *notes.diagnostics()),
             )  # fmt: skip
