@@ -126,3 +126,16 @@ def compacted(entries: list[Entry], move: Compact) -> Compaction:
     at = next((i for i, e in enumerate(entries) if e.id == move.first_kept), len(entries))
     note = machine_note(entries[:at], entries[at:], min(move.style.appendix_tokens, WINDOW // 20), METER.text)
     return Compaction(first_kept=move.first_kept, note=note)
+
+
+def test_what_the_last_steps_brought_is_waited_for_a_little() -> None:
+    """It is likely written next; replaced, it would have to be fetched again."""
+    old = [b for i in range(11) for b in step(i, "old row " * 200)]
+    fresh = [b for i in range(11, 14) for b in step(i, "new row " * 300)]
+    entries = path(start(), user("read"), *old, *fresh)
+    share = situation(entries).share
+    assert plan(entries, threshold=share / 1.1) == ()
+    assert plan(entries, threshold=share / 1.5) != ()
+    used = [b for i in range(14, 17) for b in step(i, "ok")]
+    later = path(start(), user("read"), *old, *fresh, *used)
+    assert plan(later, threshold=situation(later).share / 1.1) != ()
