@@ -173,8 +173,8 @@ class NotebookAgent:
         """Run a turn in the running cell: returns a coroutine of the FinishedTurn when `awaitable`, else the turn."""
         if not ask.prompt.strip() and not ask.resume:
             raise UsageProblem("the cell has no text; write what the agent should do below the %%agent line")
-        if ask.options.skill is not None:
-            raise UsageProblem(f"no skill is called {ask.options.skill!r}; there are none in this version")
+        if ask.options.skill is not None and (session := self.session()).cassette is None:
+            session.runner.skills.check(ask.options.skill)
         if awaitable:
             return self._hosted_async(ask)
         return self._hosted_sync(ask)

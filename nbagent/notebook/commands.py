@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from nbagent.runtime.doors import Settings, kept_sessions, load_cassette
 from nbagent.runtime.places import cell_ids, known_sessions
 from nbagent.runtime.recording import Recorder
 from nbagent.runtime.session import Session
+from nbagent.runtime.skill_glance import skills_at_a_glance
 from nbagent.runtime.turn_facts import TurnFacts, calls_of, code_run, turn_facts
 
 
@@ -68,8 +70,20 @@ def welcome(agent: NotebookAgent) -> str:
                 notes += f" ({session.place.how} from {session.place.origin})"
     if problems := len(agent.problems) + len(settings.diagnostics):
         notes = f" · {counted(problems, 'problem')}, see %agent{notes}"
-    line = facts_line(settings.model, settings.policy, settings.window_tokens, session=name, turns=turns) + notes
-    return line + key_line(agent.shell, has_key=agent.has_key(settings))
+    skills = len(names_at_a_glance(agent, settings))
+    line = facts_line(
+        settings.model, settings.policy, settings.window_tokens, session=name, turns=turns, skills=skills
+    )
+    return line + notes + key_line(agent.shell, has_key=agent.has_key(settings))
+
+
+def names_at_a_glance(agent: NotebookAgent, settings: Settings) -> frozenset[str]:
+    """Return the names of the skills there seem to be, without reading one."""
+    own = settings.skills
+    off = [name for name, entry in own.entries.items() if entry.get("enabled") is False]
+    return skills_at_a_glance(
+        str(agent.folder()), settings.home, os.environ, trusted=settings.trusted, extra=own.extra_dirs, off=off
+    )
 
 
 def _is_known(agent: NotebookAgent, settings: Settings) -> bool:

@@ -1,21 +1,26 @@
-"""Completion on magic lines: options after `%%agent -`, sub-commands after `%agent `, `%context ` and `%memory `."""
+"""Completion on magic lines: options after `%%agent -`, sub-commands after `%agent `, `%context `, `%skills ` and
+`%memory `."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nbagent.notebook.commands import AGENT_COMMANDS
 from nbagent.notebook.context_commands import CONTEXT_COMMANDS
 from nbagent.notebook.memory_commands import MEMORY_COMMANDS, add_parser, get_parser, search_parser
 from nbagent.notebook.options import cell_parser, option_words
+from nbagent.notebook.skills_commands import SKILLS_COMMANDS, new_parser
 from nbagent.notebook.words import MODES, OBSERVED, RERUNS
 
 _VALUES = {"--mode": MODES, "--rerun": RERUNS}
+_NAMED = frozenset({"show", "why", "lint", "run", "enable", "disable", "trust"})
 _MEMORY = {"search": search_parser, "add": add_parser, "get": get_parser, "show": get_parser}
 
 
-def words_for(line: str) -> Sequence[str] | None:
+def words_for(line: str, skills: Callable[[], Sequence[str]] = tuple) -> Sequence[str] | None:
     """Return what may stand at the end of `line`; None when the line is none of ours.
+
+    `skills` gives the names of skills.
 
     >>> words_for("%%agent --mo")
     ['--mode', '--model']
@@ -25,12 +30,19 @@ def words_for(line: str) -> Sequence[str] | None:
         return [v for v in (MODES if words[1] == "mode" else OBSERVED) if v.startswith(words[2])]
     if words[0] == "%%agent" and len(words) > 1:
         last, before = words[-1], words[-2]
+        if before == "--skill":
+            return sorted(n for n in skills() if n.startswith(last))
         if before in _VALUES:
             return [v for v in _VALUES[before] if v.startswith(last)]
         return sorted(o for o, _ in option_words(cell_parser()) if o.startswith(last) and last)
     if words[0] == "%memory" and len(words) > 2 and words[1] in _MEMORY and words[-1].startswith("-"):
         return sorted(o for o, _ in option_words(_MEMORY[words[1]]()) if o.startswith(words[-1]))
-    of_magic = (("%agent", AGENT_COMMANDS), ("%context", CONTEXT_COMMANDS), ("%memory", MEMORY_COMMANDS))
+    if words[0] == "%skills" and len(words) == 3 and words[1] in _NAMED:
+        return sorted(n for n in skills() if n.startswith(words[2]))
+    if words[:2] == ["%skills", "new"] and len(words) > 2 and words[-1].startswith("-"):
+        return sorted(o for o, _ in option_words(new_parser()) if o.startswith(words[-1]))
+    of_magic = (("%agent", AGENT_COMMANDS), ("%context", CONTEXT_COMMANDS), ("%memory", MEMORY_COMMANDS),
+                ("%skills", SKILLS_COMMANDS))  # fmt: skip
     for magic, commands in of_magic:
         if words[0] == magic and len(words) == 2:
             return sorted(c for c in commands if c.startswith(words[1]))

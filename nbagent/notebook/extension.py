@@ -29,7 +29,7 @@ def load(shell: Any) -> None:
     )
     install(shell, transform)
     magics.tracker.register()
-    matcher = AgentMatcher()
+    matcher = AgentMatcher(magics.skill_names)
     if shell.Completer is not None:
         shell.Completer.custom_matchers.append(matcher)
     magics.undo = lambda: _undo(shell, magics, transform, matcher)

@@ -26,15 +26,15 @@ def welcome(magics: AgentMagics) -> str:
         from nbagent.notebook.commands import welcome as read_all
 
         return read_all(magics.agent_app)
-    line = facts_line(start.model, start.policy, start.window_tokens, session="new", turns=0)
+    line = facts_line(start.model, start.policy, start.window_tokens, session="new", turns=0, skills=start.skills)
     return line + key_line(shell, has_key=start.has_key)
 
 
-def facts_line(model: str, policy: str, window_tokens: int, *, session: str, turns: int) -> str:
+def facts_line(model: str, policy: str, window_tokens: int, *, session: str, turns: int, skills: int) -> str:
     """Return the line itself."""
     parts = [
         f"nbagent {__version__}: {model}", f"policy {policy}", f"window {window_tokens:,} tokens",
-        f"session {session}", counted(turns, "turn"), "0 skills",
+        f"session {session}", counted(turns, "turn"), counted(skills, "skill"),
     ]  # fmt: skip
     return " · ".join(parts)
 

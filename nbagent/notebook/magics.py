@@ -63,6 +63,13 @@ def memory_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
     return report
 
 
+def skills_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
+    """Show the skills, or do something with one."""
+    from nbagent.notebook.skills_commands import skills_command
+
+    return skills_command(agent, line)
+
+
 async def _bound(agent: NotebookAgent, running: Coroutine[Any, Any, FinishedTurn], name: str | None) -> None:
     _bind(agent, await running, name)
 

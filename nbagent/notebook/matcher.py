@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbagent.notebook.registered import MAGICS
@@ -15,7 +16,8 @@ class AgentMatcher:
     matcher_api_version = 2
     matcher_identifier = "nbagent"
 
-    def __init__(self) -> None:
+    def __init__(self, skills: Callable[[], Sequence[str]] = tuple) -> None:
+        self._skills = skills
         self.__qualname__ = "AgentMatcher"  # the completer reads it of the matcher itself, as of a function
 
     def __call__(self, context: Any) -> dict[str, Any]:
@@ -27,7 +29,7 @@ class AgentMatcher:
 
         from nbagent.notebook.completion import words_for
 
-        words = words_for(line)
+        words = words_for(line, self._skills)
         if not words:
             return {"completions": [], "suppress": False}
         # The completer replaces the token, which leaves out dashes that we matched on.

@@ -33,7 +33,7 @@ def cell_parser() -> OneLineParser:
     parser.add_argument("--policy", metavar="NAME", help="context policy for this turn on")
     parser.add_argument("--mode", choices=MODES, help="permissions for this turn (plan only reads)")
     parser.add_argument("--tools", metavar="A,B", help="narrow the tools for this turn (masked, not removed)")
-    parser.add_argument("--skill", metavar="NAME", help="use this skill")
+    parser.add_argument("--skill", metavar="NAME", help="use this skill (also one that is hidden from the model)")
     parser.add_argument("--max-steps", type=positive, metavar="N", help="stop after N model calls")
     parser.add_argument("--max-tokens", type=positive, metavar="N", help="stop after N output tokens")
     parser.add_argument("--max-cost", type=_amount, metavar="USD", help="stop when the turn has cost this much")

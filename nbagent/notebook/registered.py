@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from IPython.core.magic import Magics, magics_class, no_var_expand
@@ -51,6 +51,11 @@ MAGICS = (
     Magic(
         "context", ("line", "cell"), "nbagent.notebook.magics:context_magic",
         "What the model has in its context. `%context` shows it, `%context help` lists the sub-commands.",
+    ),
+    Magic(
+        "skills", ("line",), "nbagent.notebook.magics:skills_magic",
+        "Pages of instructions for kinds of tasks. `%skills` lists them, `%skills why NAME` says why one is hidden.",
+        "nbagent.notebook.skills_commands:skills_help",
     ),
     Magic(
         "memory", ("line",), "nbagent.notebook.magics:memory_magic",
@@ -140,6 +145,12 @@ class AgentMagics(Magics):
         names = ("model", "policy", "mode", "rerun", "window_tokens", "threshold")
         values = {name: getattr(self, name) for name in names if getattr(self, name)}
         return {**values, **({"observe": self.observation} if self.observation else {})}
+
+    def skill_names(self) -> Sequence[str]:
+        """Return the names of the skills for completion."""
+        from nbagent.notebook.skills_commands import skill_names
+
+        return skill_names(self.agent_app)
 
     def close(self) -> None:
         """Stop to follow the cells, and let go of what the agent holds."""

@@ -136,19 +136,51 @@ class SkillReport:
         return [Table(head=("skill", s.name), rows=tuple(rows)), Code(text=self.text), *faults(self.diagnostics)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A skill that fits a request; scores compare within one request only."""
+
+    name: str
+    score: float
+    about: str
+
+
 @displayable
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WhyReport:
-    """Why the model is told of a skill or not; `skill` is None when there is none of that `name`."""
+    """Why the model is told of a skill or not; `skill` is None when there is none of that `name`.
+
+    With a `request`, `ranking` are the skills that fit it best by their words.
+    """
 
     name: str
     skill: SkillRow | None
     diagnostics: tuple[Diagnostic, ...] = ()
     near: tuple[str, ...] = ()
+    request: str = ""
+    ranking: tuple[Ranked, ...] = ()
+
+    @property
+    def rank(self) -> int | None:
+        """On which place the skill comes for the request, from 1; None when it is not among the first."""
+        names = [r.name for r in self.ranking]
+        return names.index(self.skill.name) + 1 if self.skill is not None and self.skill.name in names else None
 
     def document(self) -> Document:
         """Return what is shown."""
-        return [Line(text=self._sentence(), strong=True), *faults(self.diagnostics)]
+        return [Line(text=self._sentence(), strong=True), *faults(self.diagnostics), *self._fit()]
+
+    def _fit(self) -> Iterator[Line | Table]:
+        if not self.request:
+            return
+        if not self.ranking:
+            yield Line(text=f"No skill shares a word with {shortened(self.request, _WHY_CHARS)!r}.")
+            return
+        place = f"comes on place {self.rank}" if self.rank else "is not among the first"
+        yield Line(text=f"For {shortened(self.request, _WHY_CHARS)!r} it {place} by the words (find_skills):")
+        rows = tuple((str(i), r.name, f"{r.score:.2f}", shortened(r.about, _DESCRIPTION_CHARS))
+                     for i, r in enumerate(self.ranking, start=1))  # fmt: skip
+        yield Table(head=("place", "skill", "score", "what it is for"), rows=rows, numbers=frozenset({0, 2}))
 
     def _sentence(self) -> str:
         skill = self.skill

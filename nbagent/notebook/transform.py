@@ -1,8 +1,8 @@
 """Rewrites a `%%agent` cell into an awaited call, since IPython does not await what a magic returns.
 
 See ipython issues 11314 and 14157; to be removed when a magic's coroutine is awaited. Cells of one line are rewritten
-as well: `%agent resume`, for the same reason, and `%agent TEXT?` and `%memory TEXT?`, which IPython takes for a request
-for help.
+as well: `%agent resume` and `%skills run`, for the same reason, and `%agent TEXT?`, `%memory TEXT?` and
+`%skills TEXT?`, which IPython takes for a request for help.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+RUNNING = "skills"  # the line magic whose `run` is a turn
 ASKING = "memory"  # a magic whose line may be a question
 AWAITABLE = "--awaitable"  # put before the options: the magic then returns a coroutine
 
@@ -76,9 +77,12 @@ class AgentCellTransform:
     def _line_cell(self, lines: list[str]) -> list[str]:
         source = "".join(lines).strip()
         words = source.split()
-        if len(words) < 2 or words[0] not in (f"%{self._magic}", f"%{ASKING}") or "\n" in source:
+        if len(words) < 2 or words[0] not in (f"%{self._magic}", f"%{ASKING}", f"%{RUNNING}") or "\n" in source:
             return lines
         name = words[0][1:]
+        if name == RUNNING and words[1] == "run":
+            line = f"{AWAITABLE} {source.removeprefix(words[0]).strip()}"
+            return [f"await get_ipython().run_line_magic({name!r}, {line!r})\n"]
         if name == self._magic and words[1:] == ["resume"]:
             return [f"await get_ipython().run_line_magic({name!r}, {f'{AWAITABLE} resume'!r})\n"]
         if source.endswith("?"):

@@ -67,8 +67,9 @@ async def run_fork(
         if isinstance(log, Journal):
             log.close()
     output = done.output
+    why, _, _ = output.message.partition("; `%agent resume`")  # nobody can resume it
     return Forked(
-        text=output.text, outcome=output.outcome, message=output.message, tools=_tools(done.entries),
+        text=output.text, outcome=output.outcome, message=why, tools=_tools(done.entries),
         duration_s=output.duration_s, usage=_usage(done.entries), journal="" if folder is None else f"forks/{name}",
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from nbagent.models.credentials import has_credentials
+from nbagent.runtime.skill_glance import skills_at_a_glance
 from nbagent.store.settings_defaults import (
     FOREIGN,
     HOME,
@@ -25,12 +26,13 @@ from nbagent.store.settings_defaults import (
 
 
 class PlainStart(NamedTuple):
-    """The defaults, and whether the default model could be called."""
+    """The defaults, whether the default model could be called, and how many skills there seem to be."""
 
     model: str
     policy: str
     window_tokens: int
     has_key: bool
+    skills: int
 
 
 def plain_start(folder: str, environ: Mapping[str, str]) -> PlainStart | None:
@@ -43,7 +45,19 @@ def plain_start(folder: str, environ: Mapping[str, str]) -> PlainStart | None:
         and not os.path.lexists(os.path.join(folder, ".nbagent", "sessions"))
         and not _is_project(folder)
     )
-    return PlainStart(MODEL, POLICY, WINDOW_TOKENS, has_credentials(environ)) if plain else None
+    if not plain:
+        return None
+    names = skills_at_a_glance(folder, home, environ, trusted=_is_trusted(folder, home))
+    return PlainStart(MODEL, POLICY, WINDOW_TOKENS, has_credentials(environ), len(names))
+
+
+def _is_trusted(folder: str, home: str) -> bool:
+    """Tell whether the person trusts `folder`; the list is read only where there is one."""
+    if not os.path.lexists(os.path.join(home, "trusted.json")):
+        return False
+    from nbagent.store.trust import is_trusted
+
+    return is_trusted(folder, home)
 
 
 def _is_harmless(name: str, value: str) -> bool:

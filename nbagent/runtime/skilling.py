@@ -5,6 +5,7 @@ Nothing of `nbagent.skills` is imported before a session needs its skills: loadi
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nbagent.core.entries import Entry
-from nbagent.core.errors import Diagnostic, JournalDamaged
+from nbagent.core.errors import Diagnostic, JournalDamaged, UsageProblem
 from nbagent.core.messages import Prefix
 from nbagent.runtime.clock import wall_ns
 from nbagent.store.artifacts import Artifacts
@@ -23,7 +24,7 @@ from nbagent.tools.skill_types import SkillHit
 
 if TYPE_CHECKING:
     from nbagent.skills.catalog import Catalog, Skill
-    from nbagent.skills.selector import Selector
+    from nbagent.skills.selector import Found, Selector
 
 # Which of the two tools a conversation has, by `skills.mode`; any other mode has none (OpenClaw's way).
 OFFERED: Final[Mapping[str, str]] = {"nbagent": "find_skills", "tool": "skill"}
@@ -58,6 +59,11 @@ class SessionSkills:
     def catalog(self) -> Catalog:
         """The catalog as it was last looked at."""
         return self._catalog if self._catalog is not None else self.look()
+
+    @property
+    def seen(self) -> Catalog | None:
+        """The catalog as it was last looked at, None when nobody has looked yet."""
+        return self._catalog
 
     def look(self) -> Catalog:
         """Look at the folders again; the same catalog as before when nothing changed, which takes a moment only."""
@@ -173,14 +179,35 @@ class SessionSkills:
         read = catalog.way == "read"
         return [SkillHit(name=s.name, description=s.summary, location=s.location if read else "") for s in hits]
 
+    def ranking(self, request: str, limit: int = 5) -> Sequence[Found]:
+        """Return the visible skills that fit a request best, with their scores, best first."""
+        self.find(request, limit)
+        assert self._selector is not None
+        return self._selector.find(request, limit)
+
+    def check(self, name: str) -> None:
+        """Refuse a skill that the person cannot use, before anything else is done.
+
+        Raises:
+            UsageProblem: there is none of that name, or it is hidden.
+        """
+        skill = self.look().named(name)
+        if skill is None:
+            near = difflib.get_close_matches(name, [s.name for s in self.catalog], n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(near)}?" if near else "`%skills` lists all"
+            raise UsageProblem(f"there is no skill {name[:80]!r}; {hint}")
+        if not skill.usable:
+            raise UsageProblem(f"skill {skill.name!r} cannot be used: {skill.reason}")
+
     def diagnostics_of(self, name: str) -> tuple[Diagnostic, ...]:
         """Return what was found about the skill `name`: in its file, or that another took its place."""
+        return tuple(filter(self.is_of(name), self.catalog.diagnostics))
+
+    def is_of(self, name: str) -> Callable[[Diagnostic], bool]:
+        """Return what tells whether a diagnostic is about the skill `name`; also of one that did not load."""
         skill = self.catalog.named(name)
-        folder = skill.folder if skill is not None else f"{os.sep}{name}"
-        return tuple(
-            d for d in self.catalog.diagnostics
-            if os.path.dirname(d.path) == folder or d.path.endswith(f"{os.sep}{name}{os.sep}SKILL.md")
-        )  # fmt: skip
+        folder, end = skill.folder if skill is not None else None, os.path.join(os.sep, name, "SKILL.md")
+        return lambda d: d.path.endswith(end) or (folder is not None and os.path.dirname(d.path) == folder)
 
 
 @dataclass(frozen=True, slots=True)

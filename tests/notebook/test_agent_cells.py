@@ -75,7 +75,7 @@ def test_the_body_is_sent_byte_for_byte(kernel: AgentKernel, tmp_path: Path) -> 
         ("%%agent -o a-b\nhi", "not a variable name"),
         ("%%agent --tools hammer\nhi", "unknown tool 'hammer'"),
         ("%%agent --policy x\nhi", "unknown policy 'x'"),
-        ("%%agent --skill x\nhi", "no skill is called 'x'"),
+        ("%%agent --skill x\nhi", "there is no skill 'x'"),
         ("%%agent -m nosuch-model\nhi", "'nosuch-model'"),
     ],
 )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nbagent.core.entries import SkillUse, ToolResult
+from nbagent.core.entries import SkillUse, ToolResult, UsageReported
+from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import joined_text
 from nbagent.models.scripted import calls, says
 from nbagent.skills.uses import log_rows
@@ -334,3 +335,122 @@ def test_a_rule_may_speak_of_a_skill_by_name(lab: Lab) -> None:
     )  # fmt: skip
     lab.send("a", "A")
     assert [r.status for r in lab.bodies(ToolResult)] == ["refused", "ok"]
+
+
+# ---------------------------------------------------------------- a context of its own
+
+
+def test_a_fork_runs_apart_and_only_its_answer_comes_back(lab: Lab) -> None:
+    """CC-S2."""
+    managed(lab, "check", body="Check $ARGUMENTS.\n", context="fork")
+    replies = [calls("skill", skill="check", arguments="the sum"), calls("python", code="n = 2 + 2\nprint('inner', n)"),
+               says("The sum is 4."), says("It says 4.")]  # fmt: skip
+    lab.open(replies, skills__mode="tool", mode="auto")
+    lab.send("go", "A")
+    outer, inner, _, last = lab.requests
+    assert result_texts(last) == ["The sum is 4."]
+    assert "inner 4" not in last.canonical_bytes().decode()
+    assert lab.kernel.names["n"] == 4
+    assert "Check the sum." in str(inner.messages)
+    assert inner.prefix.to_text() != outer.prefix.to_text()
+    assert "skill" not in {str(t["name"]) for t in inner.prefix.tools}
+    (row,) = log_rows(lab.session.tree)
+    assert (row.tools, row.outcome, row.by) == (("python",), "completed", "model")
+    (use,) = uses(lab)
+    journal = lab.session.place.folder / use.details["journal"] / "journal.jsonl"
+    assert "inner 4" in journal.read_text()
+
+
+def test_what_a_fork_costs_is_one_report_of_the_turn_that_asked(lab: Lab) -> None:
+    managed(lab, "check", context="fork")
+    lab.open([calls("skill", skill="check"), says("4"), says("done")], skills__mode="tool")
+    lab.send("go", "A")
+    (report,) = [r for r in lab.bodies(UsageReported) if r.purpose == "skill"]
+    assert report.usage["output_tokens"] > 0
+    assert len(lab.bodies(UsageReported)) == 3
+
+
+def test_a_fork_that_does_not_end_is_an_error_for_the_model_and_the_turn_goes_on(lab: Lab) -> None:
+    managed(lab, "check", context="fork")
+    work = [calls("python", code="1"), calls("python", code="2")]
+    lab.open([calls("skill", skill="check"), *work, says("never mind")], skills__mode="tool", mode="auto")
+    done = lab.send("go", "A", max_steps=2)
+    (result,) = lab.bodies(ToolResult)
+    assert result.status == "error"
+    assert "did not come to its end: stopped at the limit of 2 steps (--max-steps)" in joined_text(result.content)
+    assert done.output.text == "never mind"
+    assert [u.details["outcome"] for u in uses(lab)] == ["limit"]
+
+
+def test_the_person_uses_a_skill_hidden_from_the_model(lab: Lab) -> None:
+    """OC-S6."""
+    managed(lab, "quiet", disable_model_invocation="true", body="Whisper $0.\n")
+    managed(lab, "plain", body="Count.\n")
+    lab.open([says("ok"), says("ok")])
+    lab.send("hello", "A", skill="quiet")
+    assert lab.prompts()[0] == "hello"
+    assert "Whisper hello." in lab.prompts()[1]
+    lab.send("my rows", "B", skill="plain")
+    assert "ARGUMENTS" not in lab.prompts()[-1], "it stands in the prompt already"
+    assert [(u.name, u.by) for u in uses(lab)] == [("quiet", "person"), ("plain", "person")]
+    with pytest.raises(UsageProblem, match="there is no skill 'none'"):
+        lab.send("x", "C", skill="none")
+
+
+def test_a_skill_of_the_person_that_forks_answers_before_the_turn(lab: Lab) -> None:
+    managed(lab, "check", body="Check $ARGUMENTS.\n", context="fork")
+    lab.open([says("All is well."), says("It is.")])
+    lab.send("the data", "A", skill="check")
+    assert "All is well." in lab.prompts()[-1]
+    assert [u.details["outcome"] for u in uses(lab)] == ["completed"]
+
+
+# ---------------------------------------------------------------- later
+
+
+def test_after_a_compaction_a_skill_in_use_comes_back_as_reference(lab: Lab) -> None:
+    """CC case 40, 43."""
+    from nbagent.runtime.compacting import compact
+
+    path = managed(lab, "alpha", body="Always say $ARGUMENTS in grams. " + "Rule. " * 3_000)
+    lab.open([calls("read", path=str(path)), says("x " * 9_000), says("y " * 9_000), says("ok")])
+    lab.send("a", "A")
+    lab.send("b", "B")
+    done = lab.run(compact(lab.session, lab.ports(), edited="We said x and y."))
+    assert done.applied
+    assert '<skill_reference name="alpha">\nAlways say $ARGUMENTS in grams.' in done.note
+    assert "for reference only" in done.note
+    assert len(done.note) < 30_000
+    assert len(uses(lab)) == 1, "nothing is used again"
+
+
+def test_a_recording_plays_with_its_uses_and_runs_no_skill_again(lab: Lab, tmp_path: Path) -> None:
+    from nbagent.models.cassette import Cassette, from_text, recorded_turns, to_text
+
+    managed(lab, "where", body="Here: !`touch ran`\n", allowed_tools="Bash(touch:*)")
+    lab.open([calls("skill", skill="where"), says("ok"), says("done")], skills__mode="tool")
+    lab.send("a", "A")
+    lab.send("b", "B", skill="where")
+    assert (lab.folder / "ran").exists()
+    (lab.folder / "ran").unlink()
+    turns = recorded_turns(lab.session.tree.path())
+    prefixes = {t.start.prefix: lab.session.runner.prefix_of(t.start.prefix) for t in turns}
+    cassette = from_text(to_text(Cassette(turns=turns, prefixes=prefixes)), "test")
+    recorded = lab.sent()
+    lab.close()
+    lab.replay(cassette)
+    lab.send("a", "A")
+    lab.send("b", "B")
+    assert lab.sent() == recorded
+    assert [(u.name, u.by) for u in uses(lab)] == [("where", "model"), ("where", "person")]
+    assert not (lab.folder / "ran").exists()
+
+
+def test_a_recording_names_no_folder_of_this_machine_for_bundled_skills(lab: Lab) -> None:
+    from nbagent.runtime.neutral import PACKAGE
+
+    lab.open([says("ok")])
+    lab.send("a", "A")
+    assert str(PACKAGE) in lab.requests[0].canonical_bytes().decode()
+    assert str(PACKAGE) not in lab.sent()[0].decode()
+    assert "nbagent/skills/bundled/look-at-data/SKILL.md" in lab.sent()[0].decode()
