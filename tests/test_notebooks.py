@@ -73,7 +73,7 @@ def sealed(folder: Path, **variables: str) -> dict[str, str]:
     environ = {k: v for k, v in os.environ.items() if not k.startswith(gone)}
     kept = [str(folder / "sealed"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
-        **environ, "NBAGENT_OFFLINE": "1", "NBAGENT_HOME": str(folder / "home"), "PYTHONPATH": os.pathsep.join(kept),
+        **environ, "NBAGENT_OFFLINE": "1", "HOME": str(folder), "NBAGENT_HOME": str(folder / "home"), "PYTHONPATH": os.pathsep.join(kept),
         **variables,
     }  # fmt: skip
 
@@ -212,6 +212,20 @@ def test_an_answer_of_tutorial_2_that_breaks_a_rule_is_told_which(leave_out: str
 
 
 @pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("description", "why"),
+    [
+        ("Finds duplicates in a table. Use when something is in there twice.", "the near miss finds"),
+        ("Looks at fields. Use when asked.", "the right request finds"),
+        ("Columns holding the same thing twice.", "has no words that trigger it"),
+    ],
+)
+def test_a_description_of_tutorial_4_that_is_no_better_is_told_why(description: str, why: str, tmp_path: Path) -> None:
+    outputs = answered(tmp_path, "04_skills", "answer", f"description = {description!r}")
+    assert why in error_line(outputs["check"])
+
+
+@pytest.mark.kernel
 def test_a_pin_of_tutorial_3_that_is_no_rule_is_refused(tmp_path: Path) -> None:
     outputs = answered(tmp_path, "03_compaction_without_regret", "answer", 'rule = "iris are flowers"')
     assert "is no rule of yours" in error_line(outputs["check"])
@@ -255,8 +269,10 @@ def test_a_recording_says_that_it_was_scripted_and_holds_every_turn(name: str) -
     recorded = cassette(name)
     assert recorded.source == "scripted"
     assert f"scripts/{name}.json" in recorded.about
-    prompts = [s.removeprefix("%%agent\n") for c in code_cells(name).values()
-               if (s := "".join(c["source"])).startswith("%%agent")]  # fmt: skip
+    sources = ["".join(c["source"]) for c in code_cells(name).values()]
+    prompts = [s.removeprefix("%%agent\n") for s in sources if s.startswith("%%agent")]
+    used = [s.removeprefix("%skills run ").split(" ", 1) for s in sources if s.startswith("%skills run ")]
+    prompts += [f"Use the skill {skill}: {arguments}" for skill, arguments in used]
     assert [t.prompt[0]["text"].strip() for t in recorded.turns] == prompts
 
 

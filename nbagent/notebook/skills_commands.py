@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbagent.core.errors import UsageProblem
+from nbagent.core.errors import Diagnostic, UsageProblem
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import Said, names_at_a_glance
 from nbagent.notebook.options import OneLineParser
@@ -71,9 +72,15 @@ def skills_report(agent: NotebookAgent) -> SkillsReport:
     """Return the catalog as it is now."""
     catalog = _catalog(agent)
     return SkillsReport(
-        skills=tuple(catalog), diagnostics=catalog.diagnostics, prompt=catalog.prompt,
-        prompt_tokens=catalog.prompt_tokens, tier=catalog.prompt_text.tier,
+        skills=tuple(catalog), diagnostics=_shown(agent, catalog.diagnostics), prompt=catalog.prompt,
+        prompt_tokens=_tokens(agent, catalog), tier=catalog.prompt_text.tier,
     )  # fmt: skip
+
+
+def _tokens(agent: NotebookAgent, catalog: Catalog) -> int:
+    """Return what the list takes of a request, estimated as `%context` does."""
+    session = agent.session()
+    return session.runner.gauge.meter(session.facts_of(session.current_model()).family).text(catalog.prompt)
 
 
 def _named(agent: NotebookAgent, name: str, what: str) -> Skill:
@@ -93,6 +100,11 @@ def _named(agent: NotebookAgent, name: str, what: str) -> Skill:
     return skill
 
 
+def _shown(agent: NotebookAgent, diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return diagnostics whose files are named from the notebook's folder where they lie in it."""
+    return tuple(replace(d, path=agent.shown(Path(d.path))) for d in diagnostics)
+
+
 def _near(catalog: Catalog, name: str) -> tuple[str, ...]:
     return tuple(difflib.get_close_matches(name, [s.name for s in catalog], n=NEAR, cutoff=0.5))
 
@@ -100,8 +112,9 @@ def _near(catalog: Catalog, name: str) -> tuple[str, ...]:
 def _show(agent: NotebookAgent, rest: str) -> SkillReport:
     """One skill with its text: NAME."""
     skill = _named(agent, rest, "show")
+    found = agent.session().runner.skills.diagnostics_of(skill.name)
     return SkillReport(
-        skill=skill, text=skill_text(skill), diagnostics=agent.session().runner.skills.diagnostics_of(skill.name)
+        skill=skill, text=skill_text(skill), path=agent.shown(Path(skill.path)), diagnostics=_shown(agent, found)
     )
 
 
@@ -118,7 +131,7 @@ def _why(agent: NotebookAgent, rest: str) -> WhyReport:
         found = skills.ranking(request.strip())
         ranking = tuple(Ranked(name=f.skill.name, score=f.score, about=f.skill.summary) for f in found)
     return WhyReport(
-        name=name, skill=skill, diagnostics=skills.diagnostics_of(skill.name if skill else name),
+        name=name, skill=skill, diagnostics=_shown(agent, skills.diagnostics_of(skill.name if skill else name)),
         near=_near(catalog, name), request=request.strip(), ranking=ranking,
     )  # fmt: skip
 
@@ -129,13 +142,13 @@ def _lint(agent: NotebookAgent, rest: str) -> LintReport:
     tools = [spec.name for spec in agent.session().runner.specs()]
     found = lint_skills(catalog, tools)
     if not rest:
-        return LintReport(diagnostics=found, checked=len(catalog))
+        return LintReport(diagnostics=_shown(agent, found), checked=len(catalog))
     skill = catalog.named(rest)
     mine = agent.session().runner.skills.is_of(skill.name if skill is not None else rest)
     chosen = tuple(d for d in found if mine(d))
     if skill is None and not chosen:
         _named(agent, rest, "lint")
-    return LintReport(diagnostics=chosen, checked=1)
+    return LintReport(diagnostics=_shown(agent, chosen), checked=1)
 
 
 def _run(agent: NotebookAgent, rest: str, *, awaitable: bool) -> Any:
@@ -226,7 +239,7 @@ def _reload(agent: NotebookAgent, rest: str) -> Said:
 def _prompt(agent: NotebookAgent, rest: str) -> SkillPromptReport:
     """The text by which the model knows the skills."""
     catalog = _catalog(agent)
-    return SkillPromptReport(text=catalog.prompt, tokens=catalog.prompt_tokens, tier=catalog.prompt_text.tier)
+    return SkillPromptReport(text=catalog.prompt, tokens=_tokens(agent, catalog), tier=catalog.prompt_text.tier)
 
 
 def _help(agent: NotebookAgent | None, rest: str) -> Said:
