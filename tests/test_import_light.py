@@ -60,6 +60,7 @@ LIGHT = {
     "nbagent.notebook.matcher", "nbagent.notebook.panel_door", "nbagent.notebook.registered", "nbagent.notebook.stopped",
     "nbagent.notebook.tracker", "nbagent.notebook.transform", "nbagent.notebook.words",
     "nbagent.models", "nbagent.models.credentials", "nbagent.runtime", "nbagent.runtime.plain_start",
+    "nbagent.runtime.skill_glance",
     "nbagent.store", "nbagent.store.settings_defaults",
 }  # fmt: skip
 

@@ -112,6 +112,7 @@ def strict_passes(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, 
 
 
 @pytest.mark.kernel
+@pytest.mark.timeout(PASS_TIMEOUT_S + 60)  # the two runs are part of it
 def test_every_notebook_passes_strict_nbval_in_two_folders_zones_and_hash_seeds(
     strict_passes: list[tuple[Path, str, int]],
 ) -> None:
