@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -65,7 +66,7 @@ def _recorded(name: str, source: str, folder: Path) -> str:
     (folder / f"{name}.json").write_text(json.dumps(_joined(script), ensure_ascii=False), encoding="utf-8")
     first = f"__import__('record_tutorials').record_instead_of_replay({name!r})"
     _execute(source, folder, first=first)
-    raw = json.loads((folder / "recorded.json").read_text(encoding="utf-8"))
+    raw = json.loads(_timeless((folder / "recorded.json").read_text(encoding="utf-8")))
     text = json.dumps(_renumbered(raw), ensure_ascii=False, indent=1) + "\n"
     _refuse_folders(text, folder, f"the recording of {name}")
     return text
@@ -136,6 +137,12 @@ def _joined(value: Any) -> Any:
         return value
     lines = {k: "\n".join(v) for k, v in value.items() if k in ("text", "code") and isinstance(v, list)}
     return {k: lines[k] if k in lines else _joined(v) for k, v in value.items()}
+
+
+def _timeless(text: str) -> str:
+    """Return a cassette's text in which times of files (nanoseconds since the epoch) are counted in order."""
+    times: dict[str, str] = {}
+    return re.sub(r"\b1\d{18}\b", lambda m: times.setdefault(m[0], str(10**18 + len(times) + 1)), text)
 
 
 def _renumbered(raw: Any) -> Any:
