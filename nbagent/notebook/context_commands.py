@@ -179,7 +179,7 @@ def set_numbers(agent: NotebookAgent, words: Words) -> str:
 
 def _budget(agent: NotebookAgent) -> Budget:
     session = agent.session()
-    return session.runner.budget(session.model(session.current_model()).facts)
+    return session.runner.budget(session.facts_of(session.current_model()))  # also of a recording, which opens none
 
 
 def _refuse_provider(agent: NotebookAgent, mode: str) -> None:
