@@ -214,16 +214,15 @@ class Engine:
             elif reason != "manual" and move.style.last_resort == "drop":
                 note, move = HandoffNote(text=DROPPED, sections={}), (yield from self._oldest(fold, move, reason))
             else:
-                return (yield from self._failed(fold, outcome.reason))
-        else:
-            note = outcome
-        body = self.compaction(fold, move, note)
+                return (yield from self._failed(fold, outcome.reason, reason))
+        body = self.compaction(fold, move, outcome if isinstance(outcome, HandoffNote) else note)
         after = self.predict(self._preview(fold, body))
         if after >= before or (after > move.style.reject_above * before and reason != "overflow"):
-            return (yield from self._failed(fold, f"the note would leave {after:,} of {before:,} tokens"))
+            return (yield from self._failed(fold, f"the note would leave {after:,} of {before:,} tokens", reason))
         yield from self._append(fold, replace(body, before_tokens=before, after_tokens=after))
-        saved = f"{before:,} → {after:,} tokens"
-        yield Say(text=f"The conversation was compacted ({saved}); `%context undo` takes it back.")
+        how = f" without the model's note ({outcome.reason})" if isinstance(outcome, Rejected) else ""
+        saved = f"{how} ({before:,} → {after:,} tokens)"
+        yield Say(text=f"The conversation was compacted{saved}; `%context undo` takes it back.")
         return "applied"
 
     def compaction(self, fold: ViewFold, move: Compact, note: HandoffNote) -> Compaction:
@@ -338,9 +337,9 @@ class Engine:
             body = UsageReported(step=0, model=response.model, usage=response.usage, cost_usd=cost, purpose=purpose)
             yield from self._append(fold, body)
 
-    def _failed(self, fold: ViewFold, why: str) -> Generator[Effect, Any, str]:
-        report = Report(source="compaction", text=why, details={"applied": False, "policy": self.policy.name})
-        yield from self._append(fold, report)
+    def _failed(self, fold: ViewFold, why: str, reason: Reason) -> Generator[Effect, Any, str]:
+        told = {"applied": False, "policy": self.policy.name, "reason": reason}
+        yield from self._append(fold, Report(source="compaction", text=why, details=told))
         line = f"Compaction changed nothing: {why}."
         if len(failures(fold.path)) == MAX_TRIES:
             line += " It is not tried again for a while; `%context compact` tries at once."

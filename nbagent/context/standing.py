@@ -80,14 +80,14 @@ def pending_request(replaced: Sequence[Entry], kept: Sequence[Entry]) -> frozens
 
 
 def failures(path: Sequence[Entry]) -> list[float]:
-    """Return when compactions failed since the last that was applied."""
+    """Return when compactions failed since the last that was applied; those that a person asked for do not count."""
     found: list[float] = []
     for entry in path:
         body = entry.body
         if isinstance(body, Compaction):
             found = []
         elif isinstance(body, Report) and body.source == "compaction" and body.details.get("applied") is False:
-            found.append(entry.at)
+            found += [entry.at] if body.details.get("reason") != "manual" else []
     return found
 
 

@@ -243,6 +243,13 @@ def test_three_failures_make_it_wait_and_a_clock_set_back_does_not() -> None:
     assert failures([*failing(3), *path(*[e.body for e in failing(3)], compacts(None))[len(failing(3)) :]]) == []
 
 
+def test_failures_that_a_person_asked_for_hold_nothing_back() -> None:
+    by_hand = Report(source="compaction", text="no", details={"applied": False, "reason": "manual"})
+    entries = path(*[e.body for e in LONG], *[by_hand] * 3)
+    assert failures(entries) == []
+    assert not engine("codex").waits(entries, moment(entries, entries[-1].at + 1))
+
+
 def test_three_in_a_row_without_progress_are_enough() -> None:
     """agents 71; openclaw 143, 145."""
     used = UsageReported(step=1, model=MODEL, usage={}, cost_usd=0.0)

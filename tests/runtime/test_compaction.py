@@ -202,6 +202,17 @@ def test_three_failures_are_told_once_and_a_compaction_by_hand_still_runs(make_f
         assert session.run(compact(session.session, session.ports)).applied
 
 
+def test_a_compaction_without_the_models_note_says_so(make_fake: Make, folder: Path) -> None:
+    fake = make_fake()
+    fake._answer_of = Script(each=4, note=lambda: "<note>  </note>")
+    with talk(folder, fake, "nbagent") as session:
+        for k in range(3):
+            session.send(f"Part {k}")
+        assert session.bodies(Compaction)
+        lines = [e.text for e in session.seen(Notice) if "was compacted" in e.text]
+        assert all("without the model's note (the note is empty" in line for line in lines)
+
+
 def test_a_connection_that_breaks_costs_one_attempt(make_fake: Make, folder: Path) -> None:
     """agents 31, 62: the client tries again, the engine does not."""
     script = Script(each=2, note=lambda: reply(fault=http_error(403, "no")))
