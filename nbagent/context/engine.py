@@ -18,7 +18,7 @@ from nbagent.context.note import NoteParts, compose_note, shown_again, users_mes
 from nbagent.context.pins import SHARE, pinned_texts, unpinned
 from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation
 from nbagent.context.rot import detect, moves_for
-from nbagent.context.signals import signal
+from nbagent.context.signals import TurnCalls, signal
 from nbagent.context.standing import (
     answered,
     before_request,
@@ -86,6 +86,7 @@ class Engine:
     focus: str = ""
     edited: str | None = None
     sent: set[str] = field(default_factory=set)
+    turn: TurnCalls = field(default_factory=TurnCalls)
     halted: list[str] = field(default_factory=list)
 
     # ------------------------------------------------------------ before a call
@@ -111,7 +112,7 @@ class Engine:
                     return done
         unfit = yield from self.fit(fold)
         view = fold.view()
-        if not unfit and (told := signal(fold.path, view, self.predict(view), self.budget)) is not None:
+        if not unfit and (told := signal(fold.path, view, self.predict(view), self.budget, self.turn)) is not None:
             yield from self._append(fold, told)
         self.sent.update(p.entry_id for p in fold.view().pieces)
         return unfit

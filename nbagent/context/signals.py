@@ -6,6 +6,7 @@ It is told when something was crossed, not by habit. Pure: the same path gives t
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Final
 from nbagent.core.budget import Budget
 from nbagent.core.entries import (
     AssistantMessage,
+    Body,
     Compaction,
     Entry,
     Restore,
@@ -23,7 +25,7 @@ from nbagent.core.entries import (
     TurnEnd,
     TurnStart,
 )
-from nbagent.core.messages import canonical, joined_text, tool_calls
+from nbagent.core.messages import ToolCall, canonical, joined_text, tool_calls
 from nbagent.core.view import View
 
 FIRST_LEVEL: Final = 3  # tenths of the window; below it there is nothing to say
@@ -85,11 +87,13 @@ def told_level(path: Sequence[Entry]) -> int:
     return 0
 
 
-def signal(path: Sequence[Entry], view: View, used_tokens: int, budget: Budget) -> Snapshot | None:
+def signal(
+    path: Sequence[Entry], view: View, used_tokens: int, budget: Budget, turn: TurnCalls | None = None
+) -> Snapshot | None:
     """Return what to append before the next call of an open turn; None as a rule.
 
     Only between two steps: after the results of the last reply, once. At the beginning of a turn its tail
-    (`tail.compose`) tells how full the window is.
+    (`tail.compose`) tells how full the window is. `turn` is what was counted of this path at the last step.
     """
     step = _last_step(path)
     if step is None or view.turn_ended or view.open_calls:
@@ -103,7 +107,9 @@ def signal(path: Sequence[Entry], view: View, used_tokens: int, budget: Budget) 
         topics.append(LEVEL)
         state[LEVEL] = level
     if not _told_since(path, step):
-        line, topic = _repetition(path)
+        turn = TurnCalls() if turn is None else turn
+        turn.take(path)
+        line, topic = _repetition(turn)
         if line:
             lines.append(line)
             topics.append(topic)
@@ -140,30 +146,106 @@ def _told_since(path: Sequence[Entry], step: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call of a turn: `exact` and `shape` are what two calls are compared by."""
+    """One call of a turn: `exact` and `shape` are what two calls are compared by, `result` a digest of its result."""
 
     name: str
     exact: str
     shape: str
-    result: str
+    result: bytes
 
 
-def _repetition(path: Sequence[Entry]) -> tuple[str, str]:
+class TurnCalls:
+    """The calls of the open turn, counted: `take` a path, and what of it was taken before is not gone through again.
+
+    The counts follow from the path alone; a path that does not go on from the last one is counted anew. A reply
+    without calls begins the count again.
+    """
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._last: Entry | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._made: tuple[ToolCall, ...] = ()
+        self._results: dict[str, bytes] = {}
+        self.calls: tuple[_Call, ...] = ()
+        self.counts: Counter[tuple[str, bytes]] = Counter()
+        self.same = _Run()
+        self.alike = _Run()
+
+    def take(self, path: Sequence[Entry]) -> None:
+        """Count what `path` has after what was taken last. Afterwards `calls` are those of the last step."""
+        goes_on = 0 < self._taken <= len(path) and path[self._taken - 1] is self._last
+        if not goes_on:
+            self._begin()
+        for entry in path[self._taken if goes_on else _turn_start(path) :]:
+            self._add(entry.body)
+        self._close_step()
+        self._taken, self._last = len(path), path[-1] if path else None
+
+    def _add(self, body: Body) -> None:
+        if isinstance(body, TurnStart):
+            self._begin()
+        elif isinstance(body, ToolResult):
+            text = f"{body.status} {joined_text(body.content)}"
+            digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            self._results.setdefault(body.call_id, digest)
+        elif isinstance(body, AssistantMessage):
+            self._close_step()
+            made = tool_calls(body.blocks)
+            if not made:
+                self._begin()
+            self._made = made
+
+    def _close_step(self) -> None:
+        if not self._made:
+            return
+        self.calls = tuple(
+            _Call(name=c.name, exact=f"{c.name} {canonical(c.input)}", shape=shape_of(c.name, c.input),
+                  result=self._results.get(c.id, b""))
+            for c in self._made
+        )  # fmt: skip
+        self._made, self._results = (), {}
+        self.counts.update((c.exact, c.result) for c in self.calls)
+        self.same.add([c.exact for c in self.calls])
+        self.alike.add([c.shape for c in self.calls])
+
+
+class _Run:
+    """How many steps at the end made calls that all are alike."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._form = ""
+
+    def add(self, forms: Sequence[str]) -> None:
+        first = forms[0]
+        if any(f != first for f in forms):
+            self.count = 0
+            return
+        self.count = self.count + 1 if self.count and first == self._form else 1
+        self._form = first
+
+
+def _turn_start(path: Sequence[Entry]) -> int:
+    return next((i for i in range(len(path) - 1, -1, -1) if isinstance(path[i].body, TurnStart)), 0)
+
+
+def _repetition(turn: TurnCalls) -> tuple[str, str]:
     """Return what to say of the last step's calls, and its topic; empty when they did not get too many."""
-    steps = _steps(path)
-    if not steps:
+    last = turn.calls
+    if not last:
         return "", ""
-    last = steps[-1]
-    counts = Counter((c.exact, c.result) for step in steps for c in step)
     here = Counter((c.exact, c.result) for c in last)
     for call in last:
-        times = counts[(call.exact, call.result)]
+        times = turn.counts[(call.exact, call.result)]
         if _reached(SAME_RESULTS, times - here[(call.exact, call.result)], times):
             return _LOOPS.format(name=call.name, count=times), LOOP
-    same = _run(steps, "exact")
+    same = turn.same.count
     if _reached(SAME_RUN, same - 1, same):
         return _worded(_SAME, last[0].name, same, SAME_RUN), VARIATION
-    alike = _run(steps, "shape")
+    alike = turn.alike.count
     if _reached(ALIKE_RUN, alike - 1, alike):
         return _worded(_ALIKE, last[0].name, alike, ALIKE_RUN), VARIATION
     return "", ""
@@ -176,39 +258,6 @@ def _worded(wordings: Sequence[str], name: str, count: int, every: int) -> str:
 
 def _reached(every: int, before: int, now: int) -> bool:
     return now // every > max(0, before) // every
-
-
-def _run(steps: Sequence[Sequence[_Call]], what: str) -> int:
-    """Return how many steps at the end made calls that all are equal in `what`."""
-    wanted = getattr(steps[-1][0], what)
-    count = 0
-    for step in reversed(steps):
-        if any(getattr(c, what) != wanted for c in step):
-            break
-        count += 1
-    return count
-
-
-def _steps(path: Sequence[Entry]) -> list[list[_Call]]:
-    """Return the calls of the open turn, by reply, oldest first; a reply without calls ends a run and is empty."""
-    results: dict[str, str] = {}
-    steps: list[list[_Call]] = []
-    for entry in reversed(path):
-        body = entry.body
-        if isinstance(body, TurnStart):
-            break
-        if isinstance(body, ToolResult):
-            results[body.call_id] = f"{body.status} {joined_text(body.content)}"
-        elif isinstance(body, AssistantMessage):
-            made = [
-                _Call(name=c.name, exact=f"{c.name} {canonical(c.input)}", shape=shape_of(c.name, c.input),
-                      result=results.get(c.id, ""))
-                for c in tool_calls(body.blocks)
-            ]  # fmt: skip
-            if not made:
-                break
-            steps.append(made)
-    return steps[::-1]
 
 
 def shape_of(name: str, arguments: object) -> str:

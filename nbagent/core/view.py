@@ -113,6 +113,7 @@ class ViewFold:
         self._usage: UsageReported | None = None
         self._pins: list[Pin] = []
         self._unread: frozenset[str] = frozenset()
+        self._view: View | None = None
 
     @property
     def path(self) -> Sequence[Entry]:
@@ -124,6 +125,7 @@ class ViewFold:
         added = list(entries)
         if not added:
             return
+        self._view = None
         start = len(self._path)
         last = self._path[-1].id if self._path else None
         for entry in added:
@@ -310,7 +312,12 @@ class ViewFold:
         return self._last
 
     def view(self) -> View:
-        """Return the view at this point; cheap (shallow copies)."""
+        """Return the view at this point; cheap (shallow copies), and the same object until an entry is added."""
+        if self._view is None:
+            self._view = self._made_view()
+        return self._view
+
+    def _made_view(self) -> View:
         messages, sources = tuple(self._messages), tuple(self._sources)
         if self._role is not None:
             messages += (self._last_message(self._role),)

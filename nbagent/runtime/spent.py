@@ -6,7 +6,9 @@ import contextlib
 import datetime
 import json
 import os
-from collections.abc import Iterable
+import sys
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from nbagent.models.registry import NamedModel
 
 FILE_NAME = "spent.jsonl"
 MAX_READ_BYTES = 4 << 20  # about 50,000 calls: more than a day's
-LOCK_TIMEOUT_S = 1.0
+LOCK_TIMEOUT_S, LOCK_POLL_S = 1.0, 0.005
 
 
 def utc_day(at: float) -> str:
@@ -61,16 +63,17 @@ class DayLedger:
             )
 
     def _append(self, line: bytes) -> None:
-        from filelock import FileLock
-
-        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with FileLock(str(self.home / "spent.lock"), timeout=LOCK_TIMEOUT_S):
-            with self.path.open("ab+") as file:
-                size = file.seek(0, os.SEEK_END)
-                if size:
-                    file.seek(size - 1)
-                    line = line if file.read(1) == b"\n" else b"\n" + line
-                file.write(line)
+        try:
+            file = self.path.open("ab+", buffering=0)
+        except FileNotFoundError:
+            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = self.path.open("ab+", buffering=0)
+        with file, _alone(file.fileno(), self.home):
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                line = line if file.read(1) == b"\n" else b"\n" + line
+            file.write(line)
 
     def spent_on(self, day: str) -> float:
         """Return what all sessions spent on `day`, US dollars; lines that are torn or not ours do not count."""
@@ -91,6 +94,32 @@ class DayLedger:
                 return file.read(MAX_READ_BYTES).split(b"\n")
         except OSError:
             return []
+
+
+@contextlib.contextmanager
+def _alone(fd: int, home: Path) -> Iterator[None]:
+    """Hold the ledger: by the system's lock on the file itself, which costs microseconds, or a lock file on Windows.
+
+    Raises:
+        TimeoutError: another process holds it for too long.
+    """
+    if sys.platform == "win32":
+        from filelock import FileLock
+
+        with FileLock(str(home / "spent.lock"), timeout=LOCK_TIMEOUT_S):
+            yield
+        return
+    import fcntl
+
+    for _ in range(int(LOCK_TIMEOUT_S / LOCK_POLL_S)):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            threading.Event().wait(LOCK_POLL_S)
+    else:
+        raise TimeoutError("another process holds the file")
+    yield  # the lock falls when the file is closed
 
 
 def unpriced_ceilings(named: NamedModel, limits: Limits) -> tuple[str, ...]:

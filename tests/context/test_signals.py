@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nbagent.context.signals import crossed_level, is_signal, shape_of, signal, told_level
+from nbagent.context.signals import TurnCalls, crossed_level, is_signal, shape_of, signal, told_level
 from nbagent.core.budget import Budget
 from nbagent.core.entries import Body, Entry, Snapshot
 from nbagent.core.view import ViewFold, build_view
@@ -44,10 +44,11 @@ def ask(entries: list[Entry], used: int = 10_000) -> Snapshot | None:
 def told(entries: list[Entry]) -> list[str]:
     """Walk a path as the engine does and return the text of every signal."""
     out: list[str] = []
-    fold = ViewFold()
+    fold, counted = ViewFold(), TurnCalls()
     for entry in entries:
         if entry.kind == "assistant_message":
             made = signal(fold.path, fold.view(), 10_000, BUDGET)
+            assert made == signal(fold.path, fold.view(), 10_000, BUDGET, counted), "counted on from the last step"
             if made is not None:
                 out.append(made.text)
         fold.add(entry)

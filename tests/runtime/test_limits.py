@@ -131,6 +131,7 @@ def test_processes_that_write_at_once_lose_no_line(tmp_path: Path) -> None:
 def test_a_read_only_ledger_is_read(tmp_path: Path) -> None:
     ledger = DayLedger(tmp_path, "s")
     ledger.add(NOON, 1.0)
+    ledger.path.chmod(0o400)
     tmp_path.chmod(0o500)
     try:
         ledger.add(NOON, 1.0)
