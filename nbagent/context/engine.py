@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nbagent.context.handoff import TEMPLATES, HandoffNote, Rejected, handoff_request, probe_request, read_note
+from nbagent.context.held import Held
 from nbagent.context.measure import Meter
 from nbagent.context.moves import cut_keeping, head_and_tail, prune, shown_results
 from nbagent.context.note import NoteParts, compose_note, shown_again, users_messages
@@ -20,7 +21,6 @@ from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Re
 from nbagent.context.rot import detect, moves_for
 from nbagent.context.signals import TurnCalls, signal
 from nbagent.context.standing import (
-    answered,
     before_request,
     failures,
     in_a_row,
@@ -85,7 +85,7 @@ class Engine:
     model: str = ""
     focus: str = ""
     edited: str | None = None
-    sent: set[str] = field(default_factory=set)
+    held: Held = field(default_factory=Held)
     turn: TurnCalls = field(default_factory=TurnCalls)
     halted: list[str] = field(default_factory=list)
 
@@ -114,7 +114,7 @@ class Engine:
         view = fold.view()
         if not unfit and (told := signal(fold.path, view, self.predict(view), self.budget, self.turn)) is not None:
             yield from self._append(fold, told)
-        self.sent.update(p.entry_id for p in fold.view().pieces)
+        self.held.note(fold.view())
         return unfit
 
     def on_overflow(self, fold: ViewFold) -> Generator[Effect, Any, bool]:
@@ -161,7 +161,7 @@ class Engine:
         return Situation(
             path=fold.path, view=view, tokens=tokens, used_tokens=self.predict(view), fixed_tokens=self.fixed_tokens(),
             budget=self.budget, moment=moment, binds_thinking=self.binds_thinking,
-            sent=frozenset(self.sent.union(answered(fold.path))),
+            sent=self.held.on(fold.path),
         )  # fmt: skip
 
     def fixed_tokens(self) -> int:
@@ -383,7 +383,7 @@ class Engine:
     def _prune(self, fold: ViewFold, move: Prune) -> Generator[Effect, Any, None]:
         """Record a pruning; one that waits for the end of a tool loop is not recorded again and again."""
         view = fold.view()
-        if not move.placeholders or (view.deferred and any(e in self.sent for e in move.placeholders)):
+        if not move.placeholders or (view.deferred and any(e in self.held.sent for e in move.placeholders)):
             return
         yield from self._append(fold, Pruning(placeholders=move.placeholders, reason=move.reason))
 

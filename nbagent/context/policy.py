@@ -9,7 +9,7 @@ lesson in a small window shows the same things.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
@@ -53,7 +53,7 @@ class Situation:
     budget: Budget
     moment: Moment = Moment()
     binds_thinking: bool = False
-    sent: frozenset[str] = frozenset()
+    sent: Set[str] = frozenset()
 
     @property
     def window(self) -> int:

@@ -9,7 +9,6 @@ from nbagent.context.moves import pending_start
 from nbagent.context.policy import Compact
 from nbagent.context.transcript import messages_without
 from nbagent.core.entries import (
-    AssistantMessage,
     Compaction,
     Entry,
     Report,
@@ -45,12 +44,6 @@ def keeping_request(fold: ViewFold, move: Compact) -> Compact | None:
         return move
     before = any(positions[p.entry_id] < at for p in view.pieces if p.entry_id != view.compaction)
     return replace(move, first_kept=fold.path[at].id) if before else None
-
-
-def answered(path: Sequence[Entry]) -> set[str]:
-    """Return the entries that a reply on `path` was asked with: they have been sent."""
-    last = next((i for i in range(len(path) - 1, -1, -1) if isinstance(path[i].body, AssistantMessage)), 0)
-    return {e.id for e in path[:last]}
 
 
 def split(fold: ViewFold, first_kept: str | None) -> tuple[list[Entry], list[Entry]]:

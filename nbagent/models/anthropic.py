@@ -23,6 +23,7 @@ from nbagent.core.messages import Request, Response
 from nbagent.models.anthropic_body import BodyMaker
 from nbagent.models.anthropic_failures import failure_of
 from nbagent.models.anthropic_platforms import Platform, missing_library, open_platform
+from nbagent.models.anthropic_sending import Sender
 from nbagent.models.catalog import ModelFacts, lookup, without_platform
 from nbagent.models.context_edits import beta_names
 from nbagent.models.credentials import has_credentials, key_of
@@ -74,6 +75,7 @@ class AnthropicModel:
         self._sleep = sleep
         self._given = client
         self._client: AsyncAnthropic | None = None
+        self._sender: Sender | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._imported = False
         self._bodies = BodyMaker()
@@ -129,12 +131,14 @@ class AnthropicModel:
         if self._platform != "anthropic":
             return open_platform(self._platform, base_url=self._base_url, timeout=timeout)
         # Proxy variables are for the world outside; a loopback service is never behind one.
-        http = httpx2.AsyncClient(trust_env=False, timeout=timeout) if is_loopback(self._base_url) else None
+        http = anthropic.DefaultAsyncHttpxClient(trust_env=not is_loopback(self._base_url), timeout=timeout)
         key, token = (key_of(self._environ, name) for name in KEYS)
-        return anthropic.AsyncAnthropic(
+        client = anthropic.AsyncAnthropic(
             api_key=key, auth_token=None if key else token, base_url=self._base_url,
             max_retries=0, timeout=timeout, http_client=http,
         )  # fmt: skip
+        self._sender = Sender(client, http if key or token else None)
+        return client
 
     # ------------------------------------------------------------ what the provider knows of a model
 
@@ -204,17 +208,22 @@ class AnthropicModel:
         return None
 
     async def _stream(self, client: AsyncAnthropic, body: bytes, betas: Sequence[str], watch: Watch) -> None:
-        from anthropic import AsyncStream
+        if self._platform == "anthropic":
+            if self._sender is None:
+                self._sender = Sender(client, None)
+            stream = _events(await self._sender.post(body, betas))
+        else:  # the clients of the platforms rewrite the body and sign it, so they take an object
+            from anthropic import AsyncStream
 
-        own = self._platform == "anthropic"
-        # The clients of the platforms rewrite the body and sign it, so they take an object.
-        sent: dict[str, Any] = {"content": body} if own else {"body": json.loads(body)}
-        if betas:
-            sent["options"] = {"headers": {"anthropic-beta": ",".join(betas)}}
-        stream = await client.post(
-            "/v1/messages", cast_to=object, stream=True, stream_cls=AsyncStream[object], **sent
-        )
-        async with contextlib.aclosing(_events(stream.response) if own else _parsed(stream)) as events:
+            sent: dict[str, Any] = {"body": json.loads(body)}
+            if betas:
+                sent["options"] = {"headers": {"anthropic-beta": ",".join(betas)}}
+            stream = _parsed(
+                await client.post(
+                    "/v1/messages", cast_to=object, stream=True, stream_cls=AsyncStream[object], **sent
+                )
+            )
+        async with contextlib.aclosing(stream) as events:
             async for event in events:
                 if event.get("type") == "message":
                     _whole(event, watch)

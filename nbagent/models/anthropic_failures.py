@@ -36,7 +36,11 @@ def failure_of(error: Exception) -> ModelFailed:
     import anthropic
 
     if isinstance(error, anthropic.APIStatusError):
-        return _status_failure(error)
+        body = error.body if isinstance(error.body, Mapping) else {}
+        if error.status_code < 400:  # an error event in mid-stream, under the status of the answer (claude.md A4)
+            inner = body.get("error")
+            return error_event(inner if isinstance(inner, Mapping) else {"message": str(error)})
+        return status_failure(error.status_code, body, error.response.headers)
     name = type(error).__name__
     if isinstance(error, anthropic.APITimeoutError) or "Timeout" in name:
         return ModelFailed("the provider did not answer in time", kind="timeout", retryable=True)
@@ -61,15 +65,11 @@ def _is_header_fault(error: BaseException) -> bool:
     return False
 
 
-def _status_failure(error: Any) -> ModelFailed:
-    status = int(error.status_code)
-    body = error.body if isinstance(error.body, Mapping) else {}
+def status_failure(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> ModelFailed:
+    """Return what an answer with an HTTP status of an error means; `body` is its JSON, empty when it has none."""
     inner = body.get("error")
-    if status < 400:  # an error event in mid-stream, raised by the SDK under the status of the answer (claude.md A4)
-        return error_event(inner if isinstance(inner, Mapping) else {"message": str(error)})
     kind, retryable, line = _BY_STATUS.get(status, ("server", status >= 500, "the provider failed"))
     said = str(inner.get("message") or "") if isinstance(inner, Mapping) else ""
-    headers = error.response.headers
     wait_s = retry_after(headers)
     should = headers.get("x-should-retry")
     if should in ("true", "false"):
