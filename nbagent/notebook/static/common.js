@@ -4,6 +4,7 @@
 /** Return an element; `props` are properties, those with a dash attributes. */
 function make(tag, props, ...children) {
   const node = document.createElement(tag);
+  node.setAttribute("data-lm-suppress-shortcuts", "true"); // else d d on a button deletes the cell in JupyterLab
   for (const [key, value] of Object.entries(props ?? {})) {
     if (key.includes("-") || key === "role" || key === "for") node.setAttribute(key, value);
     else node[key] = value;

@@ -2,8 +2,8 @@
 
 function render({ model, el }) {
   const query = make("input", { type: "search", placeholder: "Search memory", "aria-label": "Search memory" });
-  const go = make("button", { type: "submit", textContent: "Search" });
-  const form = make("form", { className: "nbagent-row", role: "search" }, query, go);
+  const go = make("button", { type: "button", textContent: "Search" });
+  const form = make("div", { className: "nbagent-row", role: "search" }, query, go);
   const list = make("ol", { className: "nbagent-list", "aria-label": "Results" });
   const line = make("div", { className: "nbagent-line", role: "status", "aria-live": "polite" });
   const say = (text) => (line.textContent = text);
@@ -11,9 +11,13 @@ function render({ model, el }) {
   el.append(form, line, list);
   const link = new Link(model, ["session"], () => undefined, say);
 
-  form.onsubmit = async (event) => {
-    event.preventDefault();
-    if (!query.value.trim()) return;
+  query.onkeydown = (event) => {
+    if (event.key === "Enter") void search();
+  };
+  go.onclick = () => void search();
+
+  async function search() {
+    if (go.disabled || !query.value.trim()) return;
     go.disabled = true;
     say("Searching …");
     const reply = await link.command("search", { query: query.value, count: 8 });
@@ -22,7 +26,7 @@ function render({ model, el }) {
     const rows = reply.result.rows;
     say(reply.result.note || `${rows.length} found`);
     list.replaceChildren(...rows.map(hit));
-  };
+  }
 
   function hit(found) {
     const place = `${found.path}:${found.start_line}`;
