@@ -67,7 +67,10 @@ def skills_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
     """Show the skills, or do something with one."""
     from nbagent.notebook.skills_commands import skills_command
 
-    return skills_command(agent, line)
+    report = skills_command(agent, line)
+    if not line.strip():
+        show_controls(agent, "skills")
+    return report
 
 
 async def _bound(agent: NotebookAgent, running: Coroutine[Any, Any, FinishedTurn], name: str | None) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import NotebookAgent
 from nbagent.notebook.memory_report import why_words
 from nbagent.notebook.panel_facts import Found, NoteLines
 from nbagent.notebook.panel_results import HitRow, SkillRow
 from nbagent.notebook.protocol import CatalogPart
+from nbagent.notebook.skills_commands import switch
 from nbagent.runtime.session import Session
 
 EXCERPT_LINES = 60
@@ -87,17 +87,7 @@ class SessionSkills:
 
     def switch(self, name: str, *, on: bool) -> str:
         """Let the model use a skill, or not; returns a line."""
-        session = self._agent.opened or self._agent.session()
-        skill = session.runner.skills.look().named(name)
-        if skill is None:
-            raise UsageProblem(f"no skill is called {name!r}; the catalog lists them")
-        key = skill.manifest.requires.key or skill.name
-        entries = {k: dict(v) for k, v in session.settings.skills.entries.items()}
-        self._agent.chosen["skills.entries"] = {**entries, key: {**entries.get(key, {}), "enabled": on}}
-        now = self._agent.session().runner.skills.look().named(name)
-        if on and now is not None and not now.visible:
-            return f"{name} is switched on, but stays hidden from the model: {now.reason}."
-        return f"{name} is {'on' if on else 'off'}: the model is told at the next turn."
+        return switch(self._agent, name, on=on)
 
 
 def _skill_row(skill: Any, entries: Mapping[str, Any]) -> SkillRow:

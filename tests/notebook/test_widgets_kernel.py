@@ -59,7 +59,7 @@ def models(result: Result) -> dict[str, dict[str, Any]]:
     return {m["content"]["comm_id"]: m["content"]["data"]["state"] for m in result.of("comm_open")}
 
 
-@pytest.mark.parametrize("kind", ["context", "memory"])
+@pytest.mark.parametrize("kind", ["context", "memory", "skills"])
 def test_the_bare_magic_shows_its_report_and_beside_it_the_controls(kernel: AgentKernel, tmp_path: Path, kind: str) -> None:
     kernel.begin(tmp_path)
     result = kernel.run(f"%{kind}")
