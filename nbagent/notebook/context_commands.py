@@ -266,7 +266,8 @@ def note_cell(agent: NotebookAgent, text: str) -> Any:
         raise UsageProblem("the note is empty; write what the agent has to know below the %%context note line")
     session = agent.session()
     if note_in_force(session):
-        replace_note(session, text.strip())
+        with agent.turnstile.command():
+            replace_note(session, text.strip())
         if waiting_lines(session):
             return Said(f"The note will be replaced, but not yet: that {WAITS}. `%agent resume` goes on with the turn.")
         return Said("The note was replaced.")

@@ -50,10 +50,15 @@ def _made(shell: Any) -> tuple[AgentMagics, str]:
 
 
 def unload(shell: Any) -> None:
-    """Take everything back that `load` added; the conversation stays on disk."""
+    """Take everything back that `load` added; the conversation stays on disk.
+
+    Raises:
+        UsageProblem: a turn runs.
+    """
     magics = getattr(shell, _ATTRIBUTE, None)
     if magics is None:
         return
+    magics.refuse_beside_turn()
     magics.undo()
     delattr(shell, _ATTRIBUTE)
 

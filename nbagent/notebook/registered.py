@@ -152,6 +152,15 @@ class AgentMagics(Magics):
 
         return skill_names(self.agent_app)
 
+    def refuse_beside_turn(self) -> None:
+        """Raise when a turn runs, before something is taken away under it.
+
+        Raises:
+            UsageProblem: one does.
+        """
+        if self._agent is not None:
+            self._agent.turnstile.refuse_beside_turn()
+
     def close(self) -> None:
         """Stop to follow the cells, and let go of what the agent holds."""
         self.door.close()

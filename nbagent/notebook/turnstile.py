@@ -45,7 +45,7 @@ class Turnstile:
             UsageProblem: another turn runs.
         """
         while not self._lock.acquire(blocking=False):
-            self._refuse_beside_turn()
+            self.refuse_beside_turn()
             await asyncio.sleep(LOOK_S)
         try:
             yield
@@ -60,12 +60,17 @@ class Turnstile:
             UsageProblem: a turn runs.
         """
         while not self._lock.acquire(timeout=LOOK_S):
-            self._refuse_beside_turn()
+            self.refuse_beside_turn()
         try:
             yield
         finally:
             self._lock.release()
 
-    def _refuse_beside_turn(self) -> None:
+    def refuse_beside_turn(self) -> None:
+        """Raise when a turn runs.
+
+        Raises:
+            UsageProblem: one does.
+        """
         if self.turn_runs:
             raise UsageProblem(BUSY)

@@ -14,7 +14,7 @@ _NETWORK, _PROCESS = "uses the network", "starts another process"
 _MODULES = {
     "subprocess": _PROCESS, "pty": _PROCESS, "multiprocessing": _PROCESS, "pexpect": _PROCESS, "sh": _PROCESS,
     "ctypes": "calls native code", "cffi": "calls native code", "keyring": "reads credentials",
-    "getpass": "reads credentials", "smtplib": "sends mail",
+    "getpass": "reads credentials", "smtplib": "sends mail", "nbagent": "drives the agent itself",
     **dict.fromkeys(
         ("socket", "requests", "httpx", "httpx2", "aiohttp", "urllib", "urllib3", "http", "ftplib", "telnetlib",
          "imaplib", "poplib", "xmlrpc", "paramiko", "boto3", "websocket", "websockets", "pycurl", "wget", "gdown",
@@ -55,6 +55,9 @@ _MAGICS = frozenset(
         "%%bash", "%%sh", "%%script", "%%writefile", "%%file", "%%python", "%%python3", "%%perl", "%%ruby", "%%cmd",
         "%%system", "%%sx", "%%agent", "%agent", "%sx", "%system", "%run", "%pip", "%conda", "%mamba", "%uv", "%env",
         "%set_env", "%rm", "%rmdir", "%mv", "%cp", "%load", "%reset", "%edit", "%%js", "%%javascript", "%%html",
+        # The agent's own permissions, policy, window, notes and skills; and what would run these under another name.
+        "%context", "%%context", "%config", "%skills", "%memory", "%reload_ext", "%unload_ext", "%alias_magic", "%rerun",
+        "%recall", "%rep", "%macro",
     }
 )  # fmt: skip
 _TIMING = frozenset({"%time", "%timeit", "%prun", "%lprun", "%memit", "%mprun", "%%timeit", "%%prun"})

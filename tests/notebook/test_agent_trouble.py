@@ -103,6 +103,46 @@ def test_a_provider_that_refuses_says_why_and_the_turn_can_go_on(kernel: AgentKe
         assert texts(sent(fake)[-1]) == ["hi"]
 
 
+MOVES = (
+    "%agent reset", "%agent fork 1", "%agent revert 1", "%agent open x", "%agent replay x.json", "%agent resume",
+    "%context pin foo", "%context unpin foo", "%context undo", "%context compact",
+    "%unload_ext nbagent", "%reload_ext nbagent", "nbagent.ask('go')",
+)  # fmt: skip
+
+
+def test_what_changes_the_conversation_is_refused_while_a_turn_runs_and_the_turn_goes_on(
+    kernel: AgentKernel, tmp_path: Path
+) -> None:
+    reads = ("%agent tree", "%context", "%agent log", "%agent export x.md")
+    code = ["import nbagent", "told, read = {}, []"]
+    for line in MOVES:
+        code.append(f"try:\n    {line}\nexcept Exception as error:\n    told[{line!r}] = str(error)")
+    code += [f"read.append(str(get_ipython().run_line_magic(*{tuple(r[1:].partition(' ')[::2])!r})))" for r in reads]
+    with FakeMessagesAPI(["first", reply("Try.", python("\n".join(code))), "fine", "and on"]) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_TOOLS__ALLOW="python")
+        kernel.run(agent("one"), cell_id="a")
+        assert "fine" in shown(kernel.run(agent("two"), cell_id="b"))
+        told = kernel.value("told")
+        lines = ("a turn is running already in this kernel", "code that an agent runs cannot start a turn of its own")
+        assert [m for m in MOVES if not told.get(m, "").startswith(lines)] == []
+        assert kernel.value("(len(read), all(read))") == (len(reads), True)
+        assert kernel.run(agent("three"), cell_id="c").status == "ok"
+        assert texts(sent(fake)[-1]) == ["one", "two", "three"]
+
+
+def test_an_edited_note_is_not_installed_while_a_turn_runs(kernel: AgentKernel, tmp_path: Path) -> None:
+    code = (
+        "from nbagent.notebook import context_commands\nfrom nbagent.notebook.extension import current\n"
+        "context_commands.note_in_force = lambda session: 'a note'\n"
+        "try:\n    context_commands.note_cell(current().agent_app, 'x')\nexcept Exception as error:\n    told = str(error)"
+    )
+    with FakeMessagesAPI([reply("Try.", python(code)), "fine"]) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_TOOLS__ALLOW="python")
+        assert kernel.run(agent("go")).status == "ok"
+        kernel.run("import importlib; importlib.reload(context_commands)")
+        assert "a turn is running already in this kernel" in kernel.value("told")
+
+
 def test_a_killed_kernel_loses_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
     notebook = tmp_path / "a.ipynb"
     notebook.write_text("{}")
