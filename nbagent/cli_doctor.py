@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from nbagent import __version__
-from nbagent.core.errors import Diagnostic, JournalDamaged, SettingsError, one_line
+from nbagent.core.errors import Diagnostic, JournalDamaged, SettingsError, counted, one_line
 from nbagent.runtime.doors import kept_sessions, model_is_ready
 from nbagent.runtime.places import known_sessions
 from nbagent.store.secrets import scrub, secret_values
@@ -159,7 +159,7 @@ def _writable(found: Findings, name: str, folder: Path) -> None:
 def _sessions(found: Findings, folder: Path) -> None:
     try:
         for kept in kept_sessions(folder):
-            found.row("sessions", kept.name, f"{kept.turns} turns, {kept.notebook or 'no notebook'}")
+            found.row("sessions", kept.name, f"{counted(kept.turns, 'turn')}, {kept.notebook or 'no notebook'}")
         for session in known_sessions(folder):
             if (session.folder / "journal.jsonl").exists():
                 found.problems.extend(verify(session.folder / "journal.jsonl"))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from nbagent.core.errors import UsageProblem
+from nbagent.core.errors import UsageProblem, counted
 from nbagent.core.tree import SessionTree
 from nbagent.runtime.doors import kept_sessions
 from nbagent.runtime.export import export
@@ -57,7 +57,8 @@ def verify_journal(path: Path) -> int:
     faults = verify(where)
     for fault in faults:
         print(fault)
-    print(f"{where}: {len(reading.entries)} entries, {len(faults) or 'no'} {'fault' if len(faults) == 1 else 'faults'}")
+    found = counted(len(faults), "fault") if faults else "no faults"
+    print(f"{where}: {counted(len(reading.entries), 'entry', 'entries')}, {found}")
     return int(bool(faults))
 
 
@@ -68,7 +69,11 @@ def redact_journal(path: Path, text: str) -> int:
     folder = where.parent.parent.parent
     for index in folder.glob("sessions.sqlite*") if folder.name == ".nbagent" else ():
         index.unlink(missing_ok=True)  # what was said, for searching; made again from the journals
-    print(f"{where}: redacted in {done.entries} entries, {done.artifacts} artifacts, {done.other_files} other files")
+    places = (
+        counted(done.entries, "entry", "entries"), counted(done.artifacts, "artifact"),
+        counted(done.other_files, "other file"),
+    )  # fmt: skip
+    print(f"{where}: redacted in {', '.join(places)}")
     print("Not looked at: the notebook with its outputs, recordings in cassettes/, and notes (MEMORY.md, memory/).")
     return 0
 
@@ -80,7 +85,7 @@ def export_journal(path: Path, file: Path) -> int:
     export(tree.path(), file, title=where.parent.name or where.stem)
     for fault in reading.diagnostics:
         print(f"nbagent: {fault}", file=sys.stderr)
-    print(f"Written: {file} ({len(tree.turns_on_path())} turns)")
+    print(f"Written: {file} ({counted(len(tree.turns_on_path()), 'turn')})")
     return 0
 
 
@@ -112,7 +117,7 @@ def list_sessions(folder: Path) -> int:
     width = max((len(s.name) for s in kept), default=0)
     for s in kept:
         notebook = f"  {s.notebook}" if s.notebook else ""
-        print(f"{s.name:<{width}}  {s.turns} turns  ${s.cost_usd:.4f}  {s.model or 'no model'}{notebook}")
+        print(f"{s.name:<{width}}  {counted(s.turns, 'turn')}  ${s.cost_usd:.4f}  {s.model or 'no model'}{notebook}")
     return 0
 
 
@@ -121,5 +126,6 @@ def import_recording(path: Path, folder: Path) -> int:
     from nbagent.runtime.importing import import_transcript
 
     for found in import_transcript(path, folder):
-        print(f"{found.place.name}: {found.turns} turns, {found.calls} calls, {found.entries} entries")
+        sizes = counted(found.turns, "turn"), counted(found.calls, "call"), counted(found.entries, "entry", "entries")
+        print(f"{found.place.name}: {', '.join(sizes)}")
     return 0

@@ -135,7 +135,7 @@ def test_redact_removes_a_text_and_says_what_it_did_not_look_at(
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{SECRET}\n"))
     assert main(["redact", str(session), "-"]) == 0
     out = capsys.readouterr().out
-    assert "redacted in 1 entries" in out
+    assert "redacted in 1 entry," in out
     assert "cassettes" in out
     assert SECRET not in (session / "journal.jsonl").read_text()
     assert main(["verify", str(session)]) == 0
@@ -161,7 +161,7 @@ def test_export_writes_the_conversation(
     text = target.read_text(encoding="utf-8")
     assert "Three" in text
     assert SECRET in text
-    assert "(1 turns)" in capsys.readouterr().out
+    assert "(1 turn)" in capsys.readouterr().out
 
 
 def test_export_that_cannot_be_written_is_one_line(
@@ -180,7 +180,7 @@ def test_markdown_folds_calls_and_leaves_no_fence_open() -> None:
     assert "<details><summary><code>python</code>: error</summary>" in text
     assert "````python\nprint('```')" in text
     assert "````text\n```\n" in text
-    assert text.rstrip().endswith("```\n\n*completed · 2 steps · 1 tool calls · $0.2500*")
+    assert text.rstrip().endswith("```\n\n*completed · 2 steps · 1 tool call · $0.2500*")
 
 
 def test_html_takes_nothing_as_markup() -> None:
@@ -227,7 +227,7 @@ def test_a_fence_left_open_is_closed(text: str, end: str) -> None:
 
 def test_sessions_lists_what_is_kept(capsys: pytest.CaptureFixture[str], session: Path, tmp_path: Path) -> None:
     assert main(["sessions", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "first  1 turns  $0.2500  claude-sonnet-5-5\n"
+    assert capsys.readouterr().out == "first  1 turn  $0.2500  claude-sonnet-5-5\n"
     assert main(["sessions", str(session)]) == 0
     assert "No sessions" in capsys.readouterr().out
     assert "is not a folder" in fails(capsys, "sessions", tmp_path / "nowhere")
@@ -287,7 +287,7 @@ def test_doctor_gives_each_problem_a_remedy(
     assert all(p["cause"] and p["remedy"] for p in problems)
     assert any("does not match its hash" in p["cause"] for p in problems)
     assert any("cannot be written" in p["cause"] for p in problems)
-    assert found["sessions"] == {"first": "1 turns, no notebook"}
+    assert found["sessions"] == {"first": "1 turn, no notebook"}
 
 
 def test_doctor_reports_settings_that_cannot_be_read(

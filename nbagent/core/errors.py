@@ -118,6 +118,15 @@ class Diagnostic:
         return f"{where}: {self.cause}; {self.remedy}"
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "turn"), counted(2, "turn"), counted(0, "entry", "entries")
+    ('1 turn', '2 turns', '0 entries')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
+
+
 def one_line(text: str) -> str:
     """Return `text` with line breaks folded to blanks, so that it prints as one line."""
     return " ".join(text.split())

@@ -22,6 +22,7 @@ from nbagent.core.effects import (
     Effect,
     ReadClock,
     RunTools,
+    Say,
     TakeSteering,
     ToolsDone,
 )  # fmt: skip
@@ -39,7 +40,7 @@ from nbagent.core.entries import (
     UsageReported,
     UserMessage,
 )  # fmt: skip
-from nbagent.core.errors import ModelFailed
+from nbagent.core.errors import ModelFailed, counted
 from nbagent.core.messages import (
     Block,
     Request,
@@ -306,17 +307,21 @@ class _Run:
         self.count_costs()
         limits = self.turn.limits
         go_on = "`%agent resume` goes on"
+        again = go_on + " with as much again, `%agent resume {} …` with another limit"
         if limits.max_steps is not None and self.steps >= limits.max_steps:
-            return f"stopped at the limit of {limits.max_steps} steps (--max-steps); {go_on}"
+            steps = counted(limits.max_steps, "step")
+            return f"stopped at the limit of {steps} (--max-steps); {again.format('--max-steps')}"
         if limits.max_tokens is not None and self.output >= limits.max_tokens:
-            return f"stopped at the limit of {limits.max_tokens} output tokens (--max-tokens); {go_on}"
+            tokens = counted(limits.max_tokens, "output token")
+            return f"stopped at the limit of {tokens} (--max-tokens); {again.format('--max-tokens')}"
         for name, ceiling, before in (
             ("--max-cost", limits.max_cost_usd, 0.0),
             ("limits.session_cost_usd", limits.session_cost_usd, self.turn.spent_session_usd),
             ("limits.day_cost_usd", limits.day_cost_usd, self.turn.spent_day_usd),
         ):
             if ceiling is not None and before + self.cost >= ceiling:
-                return f"stopped at the cost ceiling of ${ceiling:g} ({name}); raise it, then {go_on}"
+                how = again.format(name) if name == "--max-cost" else f"raise it in the settings, then {go_on}"
+                return f"stopped at the cost ceiling of ${ceiling:g} ({name}); {how}"
         return ""
 
     def take(self, response: Response) -> Generator[Effect, Any, TurnOutput | None]:
@@ -401,7 +406,7 @@ class _Run:
             case "pause_turn" if self.pauses < MAX_PAUSES:
                 self.pauses += 1
                 return None
-            case "end_turn" | "stop_sequence" | "tool_use" | "pause_turn":
+            case "end_turn" | "stop_sequence" | "tool_use" | "pause_turn" | "compaction":
                 return (yield from self.finish(response))
             case "max_tokens":
                 outcome: TurnOutcome = "limit" if self.limit_reached() else "cut_off"
@@ -416,6 +421,7 @@ class _Run:
             case None:
                 return (yield from self.end("error", "the provider sent an empty reply; run the cell again"))
             case _:
+                yield Say(text=f"The reply ended for a reason that nbagent does not know: {response.stop_reason!r}.")
                 return (yield from self.finish(response))
 
     def finish(self, response: Response) -> Generator[Effect, Any, TurnOutput | None]:
@@ -429,6 +435,7 @@ class _Run:
             self.empty_told = True
             yield from self.append(Steering(text=EMPTY_REPLY, by="loop"))
             return None
+        yield Say(text="The agent ended without an answer: its reply was empty, twice.")
         return (yield from self.end("completed"))
 
     def stopped_line(self) -> str:

@@ -9,6 +9,7 @@ is a miss that says where it differs. Pure but for `load` and `save`.
 from __future__ import annotations
 
 import difflib
+import errno
 import hashlib
 import json
 import os
@@ -297,8 +298,8 @@ def from_text(text: str, name: str) -> Cassette:
     """
     try:
         raw = json.loads(text)
-        if raw["format"] != FORMAT:
-            raise KeyError("format")
+        if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+            raise ValueError(f"it is JSON, but without \"format\": {json.dumps(FORMAT)}")
         if raw["version"] > VERSION:
             raise CassetteMiss(f"the recording {name!r} is of version {raw['version']}; this nbagent reads {VERSION}")
         turns = tuple(_turn_from(t) for t in raw["turns"])
@@ -306,8 +307,16 @@ def from_text(text: str, name: str) -> Cassette:
         source, about = str(raw.get("source", "live")), str(raw.get("about", ""))
         return Cassette(turns=turns, prefixes=prefixes, source=source, about=about)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        line = f"{name!r} is not a recording of nbagent ({error}); record one with `%agent record`"
+        line = f"{name!r} is not a recording of nbagent ({_fault(error)}); record one with `%agent record FILE`"
         raise CassetteMiss(line) from error
+
+
+def _fault(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is no JSON: line {error.lineno}: {error.msg}"
+    if isinstance(error, KeyError):
+        return f"{error} is missing in it"
+    return "it is damaged" if isinstance(error, TypeError | AttributeError) else str(error)
 
 
 def _turn_from(raw: Mapping[str, Any]) -> RecordedTurn:
@@ -352,8 +361,18 @@ def load(path: Path) -> Cassette:
 
 
 def save(path: Path, text: str) -> None:
-    """Write the cassette's text; the old file stays whole until the new one is."""
+    """Write the cassette's text; the old file stays whole until the new one is.
+
+    Raises:
+        OSError: it cannot be written; nothing is left behind.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
-    new.write_text(text, encoding="utf-8")
-    os.replace(new, path)
+    try:
+        new.write_text(text, encoding="utf-8")
+        os.replace(new, path)
+    except (OSError, UnicodeError):
+        new.unlink(missing_ok=True)
+        raise

@@ -13,6 +13,10 @@ from nbagent.models.model import Watch
 from nbagent.models.reply import ReplyBuilder
 
 WORDS_A_DELTA = 3
+_BLOCKS: Mapping[str, Mapping[str, type]] = {
+    "text": {"text": str}, "tool_use": {"name": str, "input": dict}, "thinking": {"thinking": str},
+    "redacted_thinking": {"data": str},
+}  # fmt: skip
 
 
 def says(text: str) -> Block:
@@ -44,6 +48,11 @@ class ScriptedModel:
         except (OSError, ValueError) as error:
             line = f"the script {str(path)!r} cannot be read ({error}); name a JSON list of replies"
             raise UserError(line) from error
+        if fault := _fault(raw):
+            raise UserError(
+                f"the script {str(path)!r}: {fault}; write a list of replies, each a list of blocks such as "
+                '{"type": "text", "text": "…"} or {"type": "tool_use", "name": "python", "input": {…}}'
+            )
         return cls(raw)
 
     def check_ready(self) -> None:
@@ -74,6 +83,36 @@ class ScriptedModel:
             else:
                 watch.on_block(watch.reply.finished)
         return watch.reply.response()
+
+
+def _fault(raw: object) -> str:
+    """Return where a script is not a list of lists of blocks, empty when it is."""
+    if not isinstance(raw, list):
+        return f"it is {_named(raw)}, not a list of replies"
+    for number, reply in enumerate(raw, 1):
+        if not isinstance(reply, list):
+            return f"reply {number} is {_named(reply)}, not a list of blocks"
+        for place, block in enumerate(reply, 1):
+            if why := _block_fault(block):
+                return f"block {place} of reply {number} {why}"
+    return ""
+
+
+def _block_fault(block: object) -> str:
+    if not isinstance(block, dict):
+        return f"is {_named(block)}, not an object"
+    kind = block.get("type")
+    wanted = _BLOCKS.get(kind) if isinstance(kind, str) else None
+    if wanted is None:
+        return f"has the type {kind!r}; the types are: {', '.join(_BLOCKS)}"
+    wrong = next((name for name, value in wanted.items() if not isinstance(block.get(name), value)), None)
+    return "" if wrong is None else f"is a {kind} block without {wrong!r} of the right kind"
+
+
+def _named(value: object) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    return "a list" if isinstance(value, list) else json.dumps(value)[:60]
 
 
 def _with_id(block: Block, fresh: str) -> Block:

@@ -12,7 +12,7 @@ from nbagent.core.entries import Entry
 from nbagent.core.errors import Diagnostic, UsageProblem, UserError, one_line
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.greeting import counted, facts_line, key_line
-from nbagent.notebook.options import split_line
+from nbagent.notebook.options import no_words, resume_options, split_line
 from nbagent.notebook.session_reports import (
     SessionReport,
     SessionRow,
@@ -66,6 +66,8 @@ def welcome(agent: NotebookAgent) -> str:
             notes += f"\nThe conversation of this notebook cannot be opened now: {one_line(str(error))}"
         else:
             name, turns = session.place.name, session.opened.turns
+            if (last := session.tree.turns_on_path()[-1:]) and last[0].end is None:
+                notes += " · the last turn was broken off, see %agent"
             if session.place.how in ("renamed", "moved", "copied"):
                 notes += f" ({session.place.how} from {session.place.origin})"
     if problems := len(agent.problems) + len(settings.diagnostics):
@@ -109,8 +111,8 @@ def agent_command(agent: NotebookAgent, line: str, *, awaitable: bool = False) -
     words = split_line(line)
     if not words:
         return session_report(agent)
-    if awaitable and words == ["resume"]:
-        return _resumed(agent)
+    if awaitable and words[0] == "resume":
+        return _resumed(agent, words[1:])
     command = AGENT_COMMANDS.get(words[0])
     if command is None:
         raise UsageProblem(
@@ -167,11 +169,13 @@ def _first_line(fn: Any) -> str:
 
 def _tree(agent: NotebookAgent, words: Words) -> TurnTreeReport:
     """All turns as a tree: current, stale, forked."""
+    no_words(words, "%agent tree")
     return TurnTreeReport(turns=_nodes(agent))
 
 
 def _log(agent: NotebookAgent, words: Words) -> TurnLogReport:
     """The turns of the current path with outcome, calls and cost."""
+    no_words(words, "%agent log")
     return TurnLogReport(turns=tuple(n for n in _nodes(agent) if n.current))
 
 
@@ -202,14 +206,12 @@ def only_word(words: Words, what: str, default: str | None = None) -> str:
 
 
 def _resume(agent: NotebookAgent, words: Words) -> None:
-    """Go on with the last turn after a stop, a limit, a cut reply or a crash."""
-    if words:
-        raise UsageProblem("%agent resume takes no words; it goes on with the last turn")
-    agent.run(Ask(prompt="", resume=True), awaitable=False)
+    """Go on with the last turn after a stop, a limit, a cut reply or a crash: [--max-steps N] and the like."""
+    agent.run(Ask(prompt="", options=resume_options(words), resume=True), awaitable=False)
 
 
-async def _resumed(agent: NotebookAgent) -> None:
-    await agent.run(Ask(prompt="", resume=True), awaitable=True)
+async def _resumed(agent: NotebookAgent, words: Words) -> None:
+    await agent.run(Ask(prompt="", options=resume_options(words), resume=True), awaitable=True)
 
 
 @moves
@@ -229,6 +231,7 @@ def _revert(agent: NotebookAgent, words: Words) -> Said:
 @moves
 def _reset(agent: NotebookAgent, words: Words) -> Said:
     """Begin a new conversation; the old one stays in the tree."""
+    no_words(words, "%agent reset")
     agent.session().reset()
     return Said("The next turn begins a new conversation; the old one stays, see `%agent tree`.")
 
@@ -269,6 +272,7 @@ def _observe(agent: NotebookAgent, words: Words) -> Said:
 
 def _tools(agent: NotebookAgent, words: Words) -> ToolsReport:
     """The tools, and what happens when the agent calls one."""
+    no_words(words, "%agent tools")
     session = agent.session()
     runner = session.runner
     meter = runner.gauge.meter(session.model().facts.family)
@@ -319,13 +323,19 @@ def _export(agent: NotebookAgent, words: Words) -> Said:
 def _record(agent: NotebookAgent, words: Words) -> Said:
     """Write this conversation to FILE from now on (cassettes/NAME.json); `stop` ends it."""
     if list(words) == ["stop"]:
+        if agent.recorder is None:
+            raise UsageProblem("nothing is being recorded; `%agent record FILE` begins to")
         agent.recorder = None
         return Said("Recording ended.")
     notebook = agent.notebook_path()
     default = f"cassettes/{notebook.stem if notebook else 'session'}.json"
-    path = agent.folder() / only_word(words, "%agent record FILE", default)
-    agent.recorder = Recorder(path=path)
-    turns = agent.recorder.save(agent.session())
+    name = only_word(words, "%agent record FILE", default)
+    if not name.strip() or name.endswith(("/", "\\")):
+        raise UsageProblem(f"%agent record FILE: {name!r} names no file; give one, such as {default}")
+    path = agent.folder() / name
+    recorder = Recorder(path=path)
+    turns = recorder.save(agent.session())
+    agent.recorder = recorder
     return Said(f"Recording to {agent.shown(path)} ({counted(turns, 'turn')} so far); `%agent record stop` ends it.")
 
 
@@ -354,11 +364,12 @@ def _replay(agent: NotebookAgent, words: Words) -> Said:
 
 def _sessions(agent: NotebookAgent, words: Words) -> SessionsReport:
     """The sessions kept beside this notebook."""
+    no_words(words, "%agent sessions")
     here = agent.opened.place.name if agent.opened else ""
     rows = tuple(
         SessionRow(
             name=kept.name, turns=kept.turns, model=kept.model, cost_usd=kept.cost_usd, notebook=kept.notebook,
-            current=kept.name == here,
+            last_turn=kept.last_turn, current=kept.name == here,
         )
         for kept in kept_sessions(agent.folder())
     )  # fmt: skip

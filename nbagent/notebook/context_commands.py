@@ -8,15 +8,16 @@ from time import monotonic
 from typing import Any
 
 from nbagent.core.budget import Budget, scaled_parts
-from nbagent.core.errors import UsageProblem, UserError
+from nbagent.core.errors import TurnFailed, UsageProblem, UserError
 from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import Said, Words, moves, only_word
 from nbagent.notebook.compaction_report import CompactionReport
 from nbagent.notebook.compare_report import CompareReport, live_cost
-from nbagent.notebook.options import OneLineParser, split_line, verbatim
+from nbagent.notebook.options import OneLineParser, no_words, split_line, verbatim
 from nbagent.notebook.report import ContextReport, RequestReport, RequestSegment
 from nbagent.notebook.rot_report import RotReport
+from nbagent.notebook.stopped import TurnStopped
 from nbagent.runtime.compacting import (
     WAITS,
     compact,
@@ -29,7 +30,13 @@ from nbagent.runtime.compacting import (
     waiting_lines,
 )
 from nbagent.runtime.comparing import compare_live, compare_session
-from nbagent.runtime.contexts import CompactionResult, check_number, known_policies, threshold_share
+from nbagent.runtime.contexts import (
+    NOTHING_TO_COMPACT,
+    CompactionResult,
+    check_number,
+    known_policies,
+    threshold_share,
+)
 from nbagent.runtime.doors import request_as_sent
 from nbagent.runtime.ports import TurnOptions
 from nbagent.runtime.provider_edits import missing_edits
@@ -37,7 +44,7 @@ from nbagent.runtime.provider_edits import missing_edits
 LONG_ENTRIES = 2_000  # from here on a comparison tells how far it is
 
 
-def context_command(agent: NotebookAgent, line: str, *, ask: Ask | None = None) -> Any:
+def context_command(agent: Any, line: str, *, ask: Ask | None = None) -> Any:
     """Run `%context LINE`; `ask` is the turn that a dry run shows."""
     name, _, rest = line.strip().partition(" ")
     words = [name, *verbatim(rest)] if name in ("pin", "unpin") else split_line(line)
@@ -198,14 +205,22 @@ def _number(key: str, value: str, *, whole: bool = False) -> Any:
         raise UsageProblem(f"%context set {key}={value}: {value!r} is no {kind}") from error
 
 
-def _compact(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompactionReport:
+def _compact(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompactionReport | Said:
     """Replace older turns by a hand-off note now: [--focus TEXT] [--dry-run]."""
-    parser = OneLineParser(prog="%context compact", add_help=False, allow_abbrev=False)
-    parser.add_argument("--focus", default="", nargs="+")
-    parser.add_argument("--dry-run", action="store_true")
-    parsed = parser.parse_args(list(words))
+    if "--help" in words:
+        return Said(compact_parser().format_help())
+    parsed = compact_parser().parse_args(list(words))
     focus = parsed.focus if isinstance(parsed.focus, str) else " ".join(parsed.focus)
     return _compacted(agent, focus=focus, dry_run=parsed.dry_run)
+
+
+def compact_parser() -> OneLineParser:
+    """Return the parser of `%context compact`."""
+    parser = OneLineParser(prog="%context compact", add_help=False, allow_abbrev=False)
+    parser.add_argument("--focus", default="", nargs="+", metavar="WORD", help="what the note should dwell on")
+    parser.add_argument("--dry-run", action="store_true", help="write the note and show it; nothing is changed")
+    parser.add_argument("--help", action="store_true", help="show this")
+    return parser
 
 
 def _compacted(
@@ -213,6 +228,10 @@ def _compacted(
 ) -> CompactionReport:
     began = monotonic()
     result = agent.beside(lambda ports: compact(agent.session(), ports, focus=focus, edited=edited, dry_run=dry_run))
+    if result.reason == "stopped":
+        raise TurnStopped("Stopped; nothing was changed.")
+    if result.loss is None and result.reason != NOTHING_TO_COMPACT:
+        raise TurnFailed(f"nothing was compacted: {result.reason}; the conversation is as it was")
     return compaction_report(result, dry_run=dry_run, duration_s=monotonic() - began)
 
 
@@ -311,6 +330,7 @@ def _said_when_long(entries: int) -> Callable[[str, int, int], None]:
 
 def _rot(agent: NotebookAgent, words: Words, ask: Ask | None) -> RotReport:
     """What in the context is stale, conflicting, confusable or distracting."""
+    no_words(words, "%context rot")
     return RotReport(findings=rot_of(agent.session()))
 
 

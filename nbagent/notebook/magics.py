@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import agent_command
-from nbagent.notebook.context_commands import context_command, note_cell
+from nbagent.notebook.context_commands import compact_parser, context_command, note_cell
 from nbagent.notebook.controls import show_controls
-from nbagent.notebook.options import cell_parser, parse_cell_line, turn_options
+from nbagent.notebook.options import cell_parser, parse_cell_line, resume_parser, turn_options
 from nbagent.notebook.results import turn_result
 from nbagent.notebook.transform import split_awaitable
 from nbagent.runtime.ports import FinishedTurn, TurnOptions
@@ -29,16 +30,21 @@ def agent_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
     if parsed.dry_run:
         shown = context_command(agent, "show", ask=ask)
         return _later(shown) if awaitable else shown
-    running = agent.run(ask, awaitable=awaitable)
     if awaitable:
-        return _bound(agent, running, parsed.out)
-    _bind(agent, running, parsed.out)
+        return _bound(agent, agent.run(ask, awaitable=True), parsed.out)
+    with _binding(agent, parsed.out):
+        agent.run(ask, awaitable=False)
     return None
 
 
 def agent_help() -> str:
     """Return the options of `%%agent`."""
-    return cell_parser().format_help()
+    return f"{cell_parser().format_help()}\n{resume_parser().format_help()}"
+
+
+def context_help() -> str:
+    """Return the sub-commands of `%context`, and the options of `%context compact`."""
+    return f"{context_command(None, 'help')}\n\n{compact_parser().format_help()}"
 
 
 def context_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
@@ -74,12 +80,22 @@ def skills_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
 
 
 async def _bound(agent: NotebookAgent, running: Coroutine[Any, Any, FinishedTurn], name: str | None) -> None:
-    _bind(agent, await running, name)
+    with _binding(agent, name):
+        await running
 
 
-def _bind(agent: NotebookAgent, done: FinishedTurn, name: str | None) -> None:
-    if name:
-        agent.shell.user_ns[name] = turn_result(agent, done)
+@contextlib.contextmanager
+def _binding(agent: NotebookAgent, name: str | None) -> Iterator[None]:
+    """Bind the turn's result to `name`, also what there is of one that failed, was stopped or came to a limit.
+
+    A turn that did not begin binds nothing.
+    """
+    before = agent.last
+    try:
+        yield
+    finally:
+        if name and agent.last is not None and agent.last is not before:
+            agent.shell.user_ns[name] = turn_result(agent, agent.last)
 
 
 async def _later(value: Any) -> Any:
@@ -99,7 +115,9 @@ def ask(agent: NotebookAgent, prompt: str, *, show: bool = True, quiet: bool = F
     if unknown := [name for name in options if name not in known]:
         names = ", ".join(n.replace("max_cost_usd", "max_cost") for n in known)
         raise UsageProblem(f"nbagent.ask has no option {unknown[0]!r}; it has: {names}, quiet, show")
-    if not isinstance(prompt, str) or not prompt.strip():
+    if not isinstance(prompt, str):
+        raise UsageProblem(f"nbagent.ask: the prompt must be a text (str), not {type(prompt).__name__}")
+    if not prompt.strip():
         raise UsageProblem("nbagent.ask: the prompt is empty; give the text that the agent should answer")
     chosen = TurnOptions(**options)
     number = agent.next_ask_number()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import keyword
 import math
 import re
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the fault with what to do."""
-        raise UsageProblem(f"{self.prog}: {message}. `{self.prog}?` shows the options")
+        raise UsageProblem(f"{self.prog}: {message}. `{self.prog.split()[0]}?` shows the options")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Never end the process."""
@@ -34,15 +35,42 @@ def cell_parser() -> OneLineParser:
     parser.add_argument("--mode", choices=MODES, help="permissions for this turn (plan only reads)")
     parser.add_argument("--tools", metavar="A,B", help="narrow the tools for this turn (masked, not removed)")
     parser.add_argument("--skill", metavar="NAME", help="use this skill (also one that is hidden from the model)")
-    parser.add_argument("--max-steps", type=positive, metavar="N", help="stop after N model calls")
-    parser.add_argument("--max-tokens", type=positive, metavar="N", help="stop after N output tokens")
-    parser.add_argument("--max-cost", type=_amount, metavar="USD", help="stop when the turn has cost this much")
+    _add_limits(parser)
     parser.add_argument("--rerun", choices=RERUNS, help="what running this cell again does (default fork)")
     parser.add_argument("--new", action="store_true", help="start a new conversation; the old one stays")
-    parser.add_argument("-o", "--out", metavar="NAME", type=_name, help="bind the TurnResult to a variable")
+    parser.add_argument("-o", "--out", metavar="NAME", type=_name,
+                        help="bind the TurnResult to a variable, also when the turn ended early")
     parser.add_argument("-q", "--quiet", action="store_true", help="show the answer only")
     parser.add_argument("--dry-run", action="store_true", help="show what would be sent; costs nothing")
     return parser
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--max-steps", type=positive, metavar="N", help="stop after N model calls")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="stop after N output tokens")
+    parser.add_argument("--max-cost", type=_amount, metavar="USD", help="stop when the turn has cost this much")
+
+
+def resume_parser() -> OneLineParser:
+    """Return the parser of `%agent resume`; what is not given stays as the turn began with it."""
+    parser = OneLineParser(prog="%agent resume", add_help=False, allow_abbrev=False)
+    _add_limits(parser)
+    return parser
+
+
+def resume_options(words: Sequence[str]) -> TurnOptions:
+    """Return the limits that `%agent resume` is given.
+
+    Raises:
+        UsageProblem: something else, or a wrong value.
+    """
+    known, rest = resume_parser().parse_known_args(list(words))
+    if rest:
+        raise UsageProblem(
+            f"%agent resume takes --max-steps, --max-tokens and --max-cost, not {rest[0]!r}; it goes on with the last "
+            "turn, whose limits hold unless you give others"
+        )
+    return TurnOptions(max_steps=known.max_steps, max_tokens=known.max_tokens, max_cost_usd=known.max_cost)
 
 
 _QUOTED = r"(?:\"[^\"]*\"|'[^']*')"
@@ -104,6 +132,12 @@ def _stray(word: str, parser: argparse.ArgumentParser) -> str:
     return f"%%agent takes options only on its first line, not {word!r}; write the request below it"
 
 
+def no_words(words: Sequence[str], name: str) -> None:
+    """Refuse what stands behind a sub-command that takes nothing."""
+    if words:
+        raise UsageProblem(f"{name} takes no words, and there is {words[0]!r}; leave it out")
+
+
 def turn_options(parsed: argparse.Namespace) -> TurnOptions:
     """Return the options of a turn."""
     tools = None if parsed.tools is None else tuple(t.strip() for t in parsed.tools.split(",") if t.strip())
@@ -138,6 +172,6 @@ def _amount(text: str) -> float:
 
 
 def _name(text: str) -> str:
-    if not text.isidentifier():
+    if not text.isidentifier() or keyword.iskeyword(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a variable name")
     return text

@@ -51,6 +51,7 @@ MAGICS = (
     Magic(
         "context", ("line", "cell"), "nbagent.notebook.magics:context_magic",
         "What the model has in its context. `%context` shows it, `%context help` lists the sub-commands.",
+        "nbagent.notebook.magics:context_help",
     ),
     Magic(
         "skills", ("line",), "nbagent.notebook.magics:skills_magic",

@@ -214,9 +214,11 @@ def bounded(text: str, limit_chars: int = DETAIL_CHARS) -> str:
 
 
 def tool_line(tool: ToolItem) -> str:
-    """Return a call as plain text: name, arguments, status."""
+    """Return a call as plain text: name, arguments, status, and of a refused one why."""
     summary = shortened(clean_line(tool.summary), SUMMARY_CHARS)
-    return f"[{' '.join(filter(None, [clean_line(tool.name), summary]))}] {tool.status}"
+    line = f"[{' '.join(filter(None, [clean_line(tool.name), summary]))}] {tool.status}"
+    why = shortened(clean_line(tool.text), SUMMARY_CHARS) if tool.status == "refused" else ""
+    return f"{line}: {why}" if why else line
 
 
 def input_text(tool_input: Any) -> tuple[str, str]:

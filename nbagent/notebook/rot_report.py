@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nbagent.core.errors import counted
 from nbagent.notebook.tables import Document, Line, Table, displayable
 
 KINDS = {
@@ -38,7 +39,7 @@ class RotReport:
         found = {f.kind for f in self.findings}
         legend = " · ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items() if kind in found)
         return [
-            Line(text=f"{len(rows)} findings", strong=True),
+            Line(text=counted(len(rows), "finding"), strong=True),
             Table(head=("kind", "where", "what", "what to do"), rows=rows),
             Line(text=legend, dim=True),
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nbagent.core.errors import Diagnostic, one_line
+from nbagent.core.errors import Diagnostic, counted, one_line
 from nbagent.notebook.markdown import clean_line
 from nbagent.notebook.render import money, shortened
 from nbagent.notebook.tables import Code, Document, Line, Table, displayable
@@ -168,7 +168,7 @@ class ToolsReport:
         )
         head = ("tool", "may run", "source", "tokens", "calls", "description")
         total = sum(t.tokens for t in self.tools)
-        title = Line(text=f"{len(self.tools)} tools · mode {self.mode} · {total:,} tokens", strong=True)
+        title = Line(text=f"{counted(len(self.tools), 'tool')} · mode {self.mode} · {total:,} tokens", strong=True)
         return [title, Table(head=head, rows=rows, numbers=frozenset({3, 4}))] if rows else [title]
 
 

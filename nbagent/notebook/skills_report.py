@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, overload
 
-from nbagent.core.errors import Diagnostic
+from nbagent.core.errors import Diagnostic, counted
 from nbagent.notebook.render import shortened
 from nbagent.notebook.tables import Code, Document, Line, Table, displayable
 
@@ -208,7 +208,7 @@ class LintReport:
         if not self.diagnostics:
             return [Line(text=f"{self.checked} skills checked, nothing found")]
         rows = tuple((f"{d.path}:{d.line}" if d.line else d.path, d.cause, d.remedy) for d in self.diagnostics)
-        head = Line(text=f"{self.checked} skills checked, {len(rows)} findings", strong=True)
+        head = Line(text=f"{counted(self.checked, 'skill')} checked, {counted(len(rows), 'finding')}", strong=True)
         return [head, Table(head=("where", "what", "what to do"), rows=rows)]
 
 

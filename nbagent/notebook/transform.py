@@ -80,11 +80,10 @@ class AgentCellTransform:
         if len(words) < 2 or words[0] not in (f"%{self._magic}", f"%{ASKING}", f"%{RUNNING}") or "\n" in source:
             return lines
         name = words[0][1:]
-        if name == RUNNING and words[1] == "run":
+        resumes = name == self._magic and words[1] == "resume" and not source.endswith("?")
+        if resumes or (name == RUNNING and words[1] == "run"):
             line = f"{AWAITABLE} {source.removeprefix(words[0]).strip()}"
             return [f"await get_ipython().run_line_magic({name!r}, {line!r})\n"]
-        if name == self._magic and words[1:] == ["resume"]:
-            return [f"await get_ipython().run_line_magic({name!r}, {f'{AWAITABLE} resume'!r})\n"]
         if source.endswith("?"):
             return [f"get_ipython().run_line_magic({name!r}, {source.removeprefix(words[0]).strip()!r})\n"]
         return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from nbagent.core.errors import ToolError
@@ -16,6 +17,7 @@ MAX_ATTACHED = 10
 FILE_CHARS = 20_000
 IMAGE_BYTES = 3_500_000
 IMAGE_PIXELS = 8_000  # the Messages API refuses an image with a longer side
+OUTSIDE = "it is outside the workspace"
 _NAME = re.compile(r"(?<![\w@./`\\])@(?:\"([^\"\n]+)\"|([\w./~-]*[\w/])(?!\())", re.UNICODE)
 _CODE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]+`")
 _DECORATORS = re.compile(r"(?m)^(?:[ \t]*@[\w.]+(?:\(.*\))?[ \t]*\n)+(?=[ \t]*(?:async[ \t]+def|def|class)\b)")
@@ -24,6 +26,10 @@ _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )  # fmt: skip
+
+
+def _unheard(line: str) -> None:
+    return
 
 
 def names_in(prompt: str) -> tuple[str, ...]:
@@ -39,11 +45,13 @@ def names_in(prompt: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(n for n in found if n))
 
 
-async def attach(prompt: str, *, kernel: Kernel | None, root: Path, sees_images: bool) -> tuple[Block, ...]:
+async def attach(
+    prompt: str, *, kernel: Kernel | None, root: Path, sees_images: bool, tell: Callable[[str], None] = _unheard
+) -> tuple[Block, ...]:
     """Return the prompt as blocks: first the text as typed, then one block for each thing it names.
 
     A name that is neither a variable nor a file stays text. Files stay inside `root`; what is not
-    attached although it is there is said in a block.
+    attached although it is there is said in a block. `tell` hears a line for each name that brought nothing.
     """
     blocks: list[Block] = [text_block(prompt)]
     for name in names_in(prompt):
@@ -51,7 +59,10 @@ async def attach(prompt: str, *, kernel: Kernel | None, root: Path, sees_images:
         if found is None:
             found = _file(name, root, sees_images)
         if found is None:
+            tell(f"@{name} names no variable and no file here, so it went out as text")
             continue
+        if found.get("text") == _not_attached(name)["text"]:
+            tell(f"@{name} was not attached: {OUTSIDE}")
         if len(blocks) > MAX_ATTACHED:
             blocks.append(text_block(f"<attached>no more than {MAX_ATTACHED} are attached; {name!r} is not</attached>"))
             break
@@ -99,7 +110,11 @@ def _outside(name: str, root: Path) -> Block | None:
         return None
     if not there:
         return None
-    return text_block(f'<attached file="{name}">not attached: it is outside the workspace</attached>')
+    return _not_attached(name)
+
+
+def _not_attached(name: str) -> Block:
+    return text_block(f'<attached file="{name}">not attached: {OUTSIDE}</attached>')
 
 
 def _image(name: str, path: Path, sees_images: bool) -> Block:

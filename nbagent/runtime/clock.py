@@ -86,6 +86,11 @@ def day_text_of(at: float) -> str:
     return day_text(datetime.datetime.fromtimestamp(at, datetime.UTC).date())
 
 
+def minute_text_of(at: float) -> str:
+    """Return `at` (seconds since the epoch) in UTC, to the minute, for people."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M")
+
+
 def day_text(day: datetime.date) -> str:
     """Return `day` as the model is told it; the same in every locale."""
     names = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

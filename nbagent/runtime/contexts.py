@@ -113,6 +113,9 @@ class PrefixInForce:
         return self._digest
 
 
+NOTHING_TO_COMPACT = "there is nothing to compact yet"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
     """What a compaction did or would do. `handoff` is the note as the model wrote it, `loss` what it costs."""
@@ -138,7 +141,7 @@ def compact_by_hand(fold: ViewFold, engine: Engine) -> Generator[Effect, Any, Co
     plan = engine.policy.plan(situation)
     move = next((m for m in plan if isinstance(m, Compact)), None) or _fallback(situation)
     if move is None:
-        return _nothing(engine, before, "there is nothing to compact yet")
+        return _nothing(engine, before, NOTHING_TO_COMPACT)
     outcome = yield from engine.compact(fold, replace(move, reason="asked for"), "manual")
     if outcome != "applied":
         return _nothing(engine, before, outcome)

@@ -15,6 +15,7 @@ from nbagent.models.anthropic_body import request_bytes
 from nbagent.models.cassette import load as load_cassette
 from nbagent.models.credentials import has_credentials
 from nbagent.models.registry import SCRIPTED
+from nbagent.runtime.clock import minute_text_of
 from nbagent.runtime.places import known_sessions
 from nbagent.store.journal_reading import read_journal
 from nbagent.store.settings import Settings, load_settings
@@ -39,13 +40,17 @@ def request_as_sent(request: Request) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSession:
-    """A session on disk, read without locking it. `notebook` is the file's name, empty when it had none."""
+    """A session on disk, read without locking it. `notebook` is the file's name, empty when it had none.
+
+    `last_turn` is when the newest turn began, in UTC, to the minute.
+    """
 
     name: str
     turns: int
     cost_usd: float
     model: str
     notebook: str
+    last_turn: str = ""
 
 
 def kept_sessions(folder: Path) -> tuple[KeptSession, ...]:
@@ -55,11 +60,13 @@ def kept_sessions(folder: Path) -> tuple[KeptSession, ...]:
         journal = known.folder / "journal.jsonl"
         entries = read_journal(journal).entries if journal.is_file() else ()
         starts = [e.body for e in entries if isinstance(e.body, TurnStart)]
+        begun = max((e.at for e in entries if isinstance(e.body, TurnStart)), default=None)
         found.append(
             KeptSession(
                 name=known.name, turns=len(starts), model=starts[-1].model if starts else "",
                 cost_usd=sum(e.body.cost_usd for e in entries if isinstance(e.body, UsageReported)),
                 notebook=known.notebook.name if known.notebook else "",
+                last_turn="" if begun is None else minute_text_of(begun),
             )
         )  # fmt: skip
     return tuple(found)

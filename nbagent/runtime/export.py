@@ -25,7 +25,7 @@ from nbagent.core.entries import (
     UsageReported,
     UserMessage,
 )
-from nbagent.core.errors import JournalUnwritable, UsageProblem
+from nbagent.core.errors import JournalUnwritable, UsageProblem, counted
 from nbagent.core.messages import Block, is_tool_call, joined_text
 
 FORMAT, VERSION = "nbagent-export", 1
@@ -187,7 +187,7 @@ def images_of(blocks: Iterable[Block]) -> tuple[str, ...]:
 def outcome_line(turn: ExportedTurn) -> str:
     """Return how a turn ended, on one line."""
     calls = sum(item.kind == "call" for item in turn.items)
-    parts = [turn.outcome.replace("_", " "), f"{turn.steps} steps", f"{calls} tool calls"]
+    parts = [turn.outcome.replace("_", " "), counted(turn.steps, "step"), counted(calls, "tool call")]
     if turn.cost_usd:
         parts.append(f"${turn.cost_usd:.4f}")
     return " · ".join(parts) + (f" · {' '.join(turn.message.split())}" if turn.message else "")

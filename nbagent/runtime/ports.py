@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nbagent.context.tail import CellRun
@@ -48,6 +48,12 @@ class Asked:
 
 
 NOTHING = Asked()
+
+
+def with_limits(options: TurnOptions, limits: Mapping[str, Any]) -> TurnOptions:
+    """Return `options` with those of `limits`, as a turn's start keeps them, that it does not have itself."""
+    names = ("max_steps", "max_tokens", "max_cost_usd")
+    return replace(options, **{n: limits[n] for n in names if getattr(options, n) is None and n in limits})
 
 
 @dataclass(slots=True, kw_only=True)

@@ -29,7 +29,8 @@ async def asked(
         TurnFailed: the skill ran in a context of its own and did not come to an end.
     """
     kernel, sees_images = ports.kernel, named.facts.sees_images
-    blocks = await attach(prompt, kernel=kernel, root=runner.folder, sees_images=sees_images)
+    tell = runner.notices.append if not preview else lambda line: None
+    blocks = await attach(prompt, kernel=kernel, root=runner.folder, sees_images=sees_images, tell=tell)
     if options.skill is None:
         return Asked(blocks=blocks)
     try:

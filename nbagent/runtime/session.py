@@ -22,7 +22,7 @@ from nbagent.runtime.clock import Clock, SystemClock
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
 from nbagent.runtime.places import Place, came_along, cells_of, find_place, remember
-from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
+from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts, with_limits
 from nbagent.runtime.prompting import asked
 from nbagent.runtime.replay import recorded_clock, replay_resume, replay_turn, reuse_turn
 from nbagent.runtime.spent import DayLedger
@@ -198,7 +198,7 @@ class Session:
         return self._after(done, earlier)
 
     async def resume(self, options: TurnOptions, ports: TurnPorts) -> FinishedTurn:
-        """Go on with the last turn, which was stopped, cut off, failed, or lost with its kernel.
+        """Go on with the last turn, whose own ceilings hold, counted anew, where `options` have none.
 
         Raises:
             UsageProblem: there is none, or it is complete.
@@ -211,11 +211,11 @@ class Session:
             return await replay_resume(self.runner, self.cassette, ports)
         if last.end is not None and last.end.outcome == "completed":
             raise UsageProblem("the last turn is complete; there is nothing to go on with. Write a new %%agent cell")
-        named = await self.ready_model(options.model or last.body.model)
-        runner = self.runner
+        named, runner = await self.ready_model(options.model or last.body.model), self.runner
         runner.writer.recover_partial()
         snapshot = await runner.snapshot(self.tree.path(), ports, last.body.masked_tools, named.facts)
-        return await runner.run(named, ports, start=None, snapshot=snapshot, limits=runner.limits(options))
+        limits = runner.limits(with_limits(options, last.body.limits))
+        return await runner.run(named, ports, start=None, snapshot=snapshot, limits=limits)
 
     def _earlier_turn(self, cell: CellKey) -> TurnNode | None:
         turns = self.tree.turns()

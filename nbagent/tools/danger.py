@@ -56,8 +56,8 @@ _MAGICS = frozenset(
         "%%system", "%%sx", "%%agent", "%agent", "%sx", "%system", "%run", "%pip", "%conda", "%mamba", "%uv", "%env",
         "%set_env", "%rm", "%rmdir", "%mv", "%cp", "%load", "%reset", "%edit", "%%js", "%%javascript", "%%html",
         # The agent's own permissions, policy, window, notes and skills; and what would run these under another name.
-        "%context", "%%context", "%config", "%skills", "%memory", "%reload_ext", "%unload_ext", "%alias_magic", "%rerun",
-        "%recall", "%rep", "%macro",
+        "%context", "%%context", "%config", "%skills", "%memory", "%reload_ext", "%unload_ext", "%alias_magic",
+        "%rerun", "%recall", "%rep", "%macro",
     }
 )  # fmt: skip
 _TIMING = frozenset({"%time", "%timeit", "%prun", "%lprun", "%memit", "%mprun", "%%timeit", "%%prun"})

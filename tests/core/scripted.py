@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nbagent.core.effects import Append, AskApproval, CallModel, Decision, ReadClock, RunTools, TakeSteering, ToolsDone
+from nbagent.core.effects import (
+    Append,
+    AskApproval,
+    CallModel,
+    Decision,
+    ReadClock,
+    RunTools,
+    Say,
+    TakeSteering,
+    ToolsDone,
+)
 from nbagent.core.entries import AssistantMessage, Body, Entry, Steering, ToolResult, ToolStarted, TurnStart
 from nbagent.core.messages import Message, Request, Response, ToolCall, text_block, tool_calls
 from nbagent.core.turn import Limits, TurnInput, TurnOutput, run_turn
@@ -32,6 +42,7 @@ class Driver:
     requests: list[Request] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
     yields: int = 0
 
     def turn(self, prompt: str | None = "hi", *, drop_at: int | None = None, **more: Any) -> TurnOutput | None:
@@ -75,6 +86,9 @@ class Driver:
                 return self.steering.pop(0) if self.steering else ()
             case ReadClock():
                 return 1.5
+            case Say():
+                self.said.append(effect.text)
+                return None
         raise AssertionError(effect)
 
     def write(self, body: Body) -> Entry:

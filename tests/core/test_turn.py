@@ -196,6 +196,13 @@ def test_an_empty_end_turn_gets_one_continuation(blocks: tuple[Any, ...]) -> Non
     d.check()
     assert len(d.requests) == 3
     assert words(d).count(EMPTY_REPLY) == 1
+    assert d.said == ["The agent ended without an answer: its reply was empty, twice."]
+
+
+def test_a_reply_that_ends_for_an_unknown_reason_says_so() -> None:
+    d = driver(response("fine", stop="a later word"))
+    assert done(d.turn()).outcome == "completed"
+    assert d.said == ["The reply ended for a reason that nbagent does not know: 'a later word'."]
 
 
 def test_a_paused_reply_is_sent_back_as_it_is() -> None:
@@ -308,7 +315,7 @@ def test_a_stopped_turn_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize(
     ("ceiling", "word"),
     [
-        (limits(max_steps=1), "1 steps"),
+        (limits(max_steps=1), "limit of 1 step ("),
         (limits(max_tokens=10), "10 output tokens"),
         (limits(max_cost_usd=0.01), "--max-cost"),
         (limits(session_cost_usd=5.0), "session"),

@@ -224,3 +224,23 @@ def test_a_difference_names_the_first_line_and_ignores_addresses() -> None:
     assert player.differences == []
     player.differs(call, brings("c1", "a\nb"), brings("c1", "a\nc"))
     assert player.differences == ["turn t1: python now says 'c', recorded 'b'"]
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}', "[1]", "null", "5"])
+def test_json_that_is_no_recording_is_refused_in_plain_words(text: str) -> None:
+    with pytest.raises(CassetteMiss, match="it is JSON, but without \"format\": \"nbagent-cassette\""):
+        from_text(text, "a.json")
+
+
+def test_text_that_is_no_json_is_refused_in_plain_words() -> None:
+    with pytest.raises(CassetteMiss, match=r"\(it is no JSON: line 1: .*\); record one"):
+        from_text("{", "a.json")
+
+
+def test_a_recording_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    with pytest.raises(OSError, match="it is a folder"):
+        save(tmp_path / "sub", "{}")
+    with pytest.raises(UnicodeEncodeError):
+        save(tmp_path / "a.json", "\ud800")
+    assert [p.name for p in tmp_path.iterdir()] == ["sub"]

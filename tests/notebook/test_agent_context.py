@@ -115,9 +115,18 @@ def test_a_note_that_cannot_be_used_changes_nothing(
     with FakeMessagesAPI(worker(note)) as fake:
         conversation(kernel, tmp_path, fake)
         size = used(kernel)
-        report = shown(kernel.run("%context compact"))
-        assert "Nothing was changed" in report
-        assert why in report
+        line = error_line(kernel.run("%context compact"))
+        assert line.startswith("nothing was compacted: ")
+        assert why in line
+        assert used(kernel) == size
+
+
+def test_a_compaction_that_is_stopped_is_a_stopped_cell(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(worker(lambda: reply(NOTE * 20, delta_delay_s=0.2))) as fake:
+        conversation(kernel, tmp_path, fake)
+        size = used(kernel)
+        stopped = kernel.run("print('begun', flush=True)\n%context compact", stop_at="begun", stop_after_s=1.5)
+        assert error_line(stopped) == "Stopped; nothing was changed."
         assert used(kernel) == size
 
 

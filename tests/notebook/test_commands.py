@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,8 +38,19 @@ def runs(code: str) -> Reply:
         ("%agent mode fast", "unknown mode 'fast'; the modes are: ask, auto, plan"),
         ("%agent observe all", "unknown level 'all'; the levels are: off, outline, full"),
         ("%agent open mine", "no session is called 'mine'"),
-        ("%agent resume now", "takes no words"),
+        ("%agent resume now", "takes --max-steps, --max-tokens and --max-cost, not 'now'"),
         ("%agent resume", "there is no turn to go on with"),
+        ("%agent resume --max-steps 0", "'0' is not a whole number above 0. `%agent?` shows the options"),
+        ("%agent record stop", "nothing is being recorded"),
+        ("%agent record sub/", "'sub/' names no file"),
+        ("%agent record ''", "'' names no file"),
+        ("%agent reset now", "%agent reset takes no words, and there is 'now'"),
+        ("%agent tree x", "%agent tree takes no words"),
+        ("%agent log x", "%agent log takes no words"),
+        ("%context rot x", "%context rot takes no words"),
+        ("%context compact --fast", "`%context?` shows the options"),
+        ("import nbagent; nbagent.ask(5)", "the prompt must be a text (str), not int"),
+        ("%%agent -o class\nhi", "'class' is not a variable name"),
         ("%agent export x.doc", "cannot export to '.doc'"),
         ("%agent export no/x.md", "cannot be written"),
         ("%agent replay no.json", "there is no such file"),
@@ -254,3 +266,24 @@ def test_the_gauge_is_an_estimate_until_the_provider_reports(kernel: AgentKernel
         assert "threshold=0.5 " in effective
         assert "compaction at 25,000 tokens" in shown(kernel.run("%context"))
         assert "of 50,000 tokens" in shown(kernel.run("%context"))
+
+
+def test_the_options_of_a_compaction_are_where_its_error_says(kernel: AgentKernel, tmp_path: Path) -> None:
+    kernel.begin(tmp_path)
+    assert "--dry-run" in shown(kernel.run("%context compact --help"))
+    (page,) = [p for p in kernel.run("%context?").reply["payload"] if p["source"] == "page"]
+    assert "--focus" in page["data"]["text/plain"]
+
+
+def test_a_turn_that_ended_early_binds_what_there_is_and_goes_on_with_other_limits(
+    kernel: AgentKernel, tmp_path: Path
+) -> None:
+    with FakeMessagesAPI([runs("x = 1"), runs("x = 2"), "Done."]) as fake:
+        kernel.begin(tmp_path, fake)
+        error_line(kernel.run(agent("go", "--max-steps 1 -o r")))
+        assert kernel.value("(r.steps, len(r.tool_calls), x)") == (1, 1, 1)
+        assert "limit of 1 step (" in error_line(kernel.run("%agent resume"))
+        assert "Done." in shown(kernel.run("%agent resume --max-steps 5"))
+        assert len(sent(fake)) == 3
+        when = shown(kernel.run("%agent sessions"))
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", when)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from nbagent.core.effects import Notice
+from nbagent.models.scripted import says
 from nbagent.runtime.attach import attach, names_in
-from tests.runtime.lab import Namespace
+from tests.runtime.lab import Lab, Namespace
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
@@ -124,3 +126,16 @@ def test_without_a_kernel_files_are_still_attached(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     made = asyncio.run(attach("@a.txt @df", kernel=None, root=tmp_path, sees_images=True))
     assert len(made) == 2
+
+
+def test_a_name_that_brings_nothing_is_told(tmp_path: Path) -> None:
+    outside = tmp_path / "secret.txt"
+    outside.write_text("x")
+    lab = Lab(tmp_path / "work")
+    lab.open([says("a")])
+    done = lab.send(f"see @typo and @{outside}")
+    assert done.notices == (
+        "@typo names no variable and no file here, so it went out as text",
+        f"@{outside} was not attached: it is outside the workspace",
+    )
+    assert [e.text for e in lab.events if isinstance(e, Notice)] == list(done.notices)

@@ -150,3 +150,14 @@ def test_an_unknown_mode_or_tool_is_said_before_anything_is_written(tmp_path: Pa
         with pytest.raises(error):
             lab.send("a", "A", **options)
     assert len(lab.session.tree) == 0
+
+
+def test_a_resumed_turn_keeps_its_ceilings_unless_it_is_given_others(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "work")
+    lab.open(looping())
+    lab.send("a", "A", max_steps=2)
+    assert (lab.resume().output.message.startswith("stopped at the limit of 2 steps"), len(lab.requests)) == (True, 4)
+    assert (lab.resume(max_steps=1).output.message.startswith("stopped at the limit of 1 step ("), len(lab.requests)) == (
+        True, 5,
+    )
+    assert "`%agent resume --max-cost …` with another limit" in lab.resume(max_cost_usd=0.000001).output.message
