@@ -254,6 +254,7 @@ def capturing(shell: Any, recorder: Recorder) -> Iterator[None]:
             for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
                 stack.enter_context(shadowed(stream, write=_tee(stream.write, name, recorder, mine)))
             stack.enter_context(shadowed(publisher, publish=_publish(publisher.publish, recorder, mine)))
+            stack.enter_context(shadowed(publisher, clear_output=_clear(publisher.clear_output, mine)))
             compute = _compute(hook.compute_format_data, recorder, mine)
             stack.enter_context(shadowed(hook, compute_format_data=compute))
             yield
@@ -288,6 +289,15 @@ def _publish(publish: Callable[..., Any], recorder: Recorder, mine: Callable[[],
         return publish(data, metadata, *args, **options)
 
     return recorded
+
+
+def _clear(clear: Callable[..., Any], mine: Callable[[], bool]) -> Callable[..., Any]:
+    """Return a `clear_output` that does nothing for the run: the cell's output is the turn's too, its text say."""
+
+    def kept(*args: Any, **options: Any) -> Any:
+        return None if mine() else clear(*args, **options)
+
+    return kept
 
 
 def _compute(compute: Callable[[object], Any], recorder: Recorder, mine: Callable[[], bool]) -> Callable[[object], Any]:

@@ -143,6 +143,17 @@ def test_an_edited_note_is_not_installed_while_a_turn_runs(kernel: AgentKernel, 
         assert "a turn is running already in this kernel" in kernel.value("told")
 
 
+def test_code_that_clears_the_output_takes_nothing_of_the_turn_away(kernel: AgentKernel, tmp_path: Path) -> None:
+    code = "from IPython.display import clear_output\nprint('one')\nclear_output(wait=True)\nclear_output()\nprint('two')"
+    with FakeMessagesAPI([reply("Look.", python(code)), "fine"]) as fake:
+        kernel.begin(tmp_path, fake)
+        result = kernel.run(agent("go"))
+        assert result.of("clear_output") == []
+        below = shown(result)
+        assert [word for word in ("Look.", "one", "two", "fine") if word not in below] == []
+        assert len(kernel.run("from IPython.display import clear_output; clear_output()").of("clear_output")) == 1
+
+
 def test_a_killed_kernel_loses_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
     notebook = tmp_path / "a.ipynb"
     notebook.write_text("{}")
