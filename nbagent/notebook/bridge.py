@@ -80,7 +80,8 @@ class Bridge:
         self._thread = PanelThread(self._state, clock)
         self._question = OpenQuestion(changed=self._thread.wake)
         self._waiting: deque[tuple[Peer, Command]] = deque()
-        self._running: concurrent.futures.Future[Done] | None = None
+        self._compacting: asyncio.Task[Any] | None = None
+        self._works = False
         self._token, self._approves = 0, False
         self._gauge_is_due = False
         for turn in agent.recent_turns()[-1:] if agent.runs else ():
@@ -163,8 +164,9 @@ class Bridge:
         self._thread.later(lambda: self._thread.send(peer, reply(command_id, status, line, result)))
 
     def _stop(self) -> tuple[Status, str]:
-        running = self._running
-        if running is not None and running.cancel():
+        compacting = self._compacting
+        if compacting is not None:  # not its future: it would count as done while the task still cleans up
+            self._agent.engine.call_soon(compacting.cancel)
             return "ok", "Stopping the compaction."
         if not self._agent.runs:
             return "error", "no turn runs; there is nothing to stop"
@@ -197,7 +199,7 @@ class Bridge:
             self._do_alone(peer, command)
         else:
             self._waiting.append((peer, command))
-            line = WAITS_FOR_TURN if self._running is None else WAITS_FOR_WORK
+            line = WAITS_FOR_WORK if self._works else WAITS_FOR_TURN
             self._thread.send(peer, reply(command.id, "queued", line))
 
     def _do_alone(self, peer: Peer, command: Command) -> None:
@@ -208,15 +210,23 @@ class Bridge:
             self._done_alone(peer, command, partial(_raised, error))
             return
         if isinstance(outcome, Coroutine):
-            self._running = future = asyncio.run_coroutine_threadsafe(outcome, self._agent.engine.loop)
+            self._works = True
+            future = asyncio.run_coroutine_threadsafe(self._stoppable(outcome), self._agent.engine.loop)
             future.add_done_callback(
                 lambda done: self._thread.later(lambda: self._done_alone(peer, command, done.result))
             )
         else:
             self._done_alone(peer, command, lambda: outcome)
 
+    async def _stoppable(self, work: Coroutine[Any, Any, Done]) -> Done:
+        self._compacting = asyncio.current_task()
+        try:
+            return await work
+        finally:
+            self._compacting = None
+
     def _done_alone(self, peer: Peer, command: Command, outcome: Callable[[], Any]) -> None:
-        self._running = None
+        self._works = False
         self._agent.turnstile.leave_panel()
         self._finish(peer, command, outcome)
         self._after_work()
@@ -238,7 +248,7 @@ class Bridge:
     def _after_work(self) -> None:
         """Count anew, and do the next command that waits, if nothing else holds the conversation."""
         self._count()
-        if self._waiting and self._running is None and self._agent.turnstile.enter_panel():
+        if self._waiting and not self._works and self._agent.turnstile.enter_panel():
             self._do_alone(*self._waiting.popleft())
 
     def _count(self) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from nbagent.notebook.protocol import MAX_DELTA_BYTES, size_bytes
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply
+from tests.fakes.replies import stall_before_headers
 from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, texts
 from tests.notebook.kernel_harness import Result
 from tests.notebook.panel_client import PanelClient
@@ -188,6 +189,26 @@ def test_a_compaction_is_shown_edited_applied_and_taken_back(kernel: AgentKernel
         panel.until(lambda p: p["compaction"]["entry"] == "" and p["gauge"]["used_tokens"] > after)
         assert len(fake.requests) == requests
         assert "keep the WORDS list" not in str(sent(fake)[-1])
+        assert "after" in shown(kernel.run(agent("and now")))
+
+
+def test_a_compaction_is_stopped_and_changes_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
+    turns = [reply("word " * 800) for _ in range(3)]
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([*turns, stall_before_headers(30), "after"]) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_WINDOW_TOKENS="20000")
+        for i in range(3):
+            kernel.run(agent(f"tell me {i} " + "context " * 300))
+        panel.hello()
+        compaction = panel.command("compact", note=None)
+        deadline = time.monotonic() + 20
+        while len(fake.requests) < 4 and time.monotonic() < deadline:
+            panel.read(0.05)
+        waiting = panel.ask("undo")
+        assert (waiting["status"], waiting["line"][:33]) == ("queued", "The conversation is being compact")
+        assert panel.ask("stop")["line"] == "Stopping the compaction."
+        assert panel.reply(compaction)["status"] == "error"
+        assert "no compaction to take back" in panel.reply(waiting["id"], number=2)["line"]
+        assert panel.parts["compaction"]["entry"] == ""
         assert "after" in shown(kernel.run(agent("and now")))
 
 
