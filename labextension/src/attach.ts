@@ -108,6 +108,7 @@ export class Attachment implements IDisposable {
       return;
     }
     this._adopting = kernel;
+    this.session.lookFor(true);
     try {
       const reply = await kernel.requestCommInfo({ target_name: TARGET });
       const comms = reply.content.status === 'ok' ? reply.content.comms : {};
@@ -126,7 +127,10 @@ export class Attachment implements IDisposable {
         console.warn('nbagent: the kernel did not tell its comms:', error);
       }
     } finally {
-      this._adopting = null;
+      if (this._adopting === kernel) {
+        this._adopting = null;
+        this.session.lookFor(false);
+      }
     }
   }
 

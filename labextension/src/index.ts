@@ -79,7 +79,10 @@ function activate(
   if (statusBar !== null) {
     addStatus(statusBar, follower, trans, show);
   }
-  tellQuestions(app, follower, trans, show);
+  tellQuestions(app, follower, trans, () => {
+    show();
+    widget.node.scrollTop = 0; // where the question is
+  });
   openFromWidgets(app, tracker);
   // Loads the schema, and with it the shortcuts; there is nothing to set.
   settings?.load(PLUGIN).catch((error: unknown) => {
@@ -101,7 +104,7 @@ function addStatus(
   });
 }
 
-/** Bring a question in front of the person: a notification, wherever they look; the panel holds the answers. */
+/** Bring a question in front of the person: the panel for the current notebook, a notification for another one. */
 function tellQuestions(
   app: JupyterFrontEnd,
   follower: Follower,
@@ -117,6 +120,7 @@ function tellQuestions(
     }
     if (notebook === follower.panel) {
       show();
+      return; // a notification would lie over the panel
     }
     const id = Notification.warning(
       trans.__(

@@ -43,7 +43,9 @@ export class CellMarks implements IDisposable {
     clearTimeout(this._timer);
     this._timer = window.setTimeout(() => {
       if (!this._disposed) {
-        const ids = this._panel.content.widgets.map(cell => cell.model.id);
+        const ids = this._panel.content.widgets
+          .filter(cell => cell.model.type === 'code')
+          .map(cell => cell.model.id);
         void this._session.lookAtCells(ids);
         this._draw();
       }

@@ -90,7 +90,7 @@ export class AgentSession {
 
   get phase(): SessionPhase {
     const phase = this._link?.phase ?? 'lost';
-    return phase === 'lost' ? 'absent' : phase;
+    return phase !== 'lost' ? phase : this._looking ? 'greeting' : 'absent';
   }
 
   /** Why no version fits. */
@@ -145,6 +145,12 @@ export class AgentSession {
     link?.changed.connect(this._onLink, this);
     this._onLink();
     this._turnsChanged.emit();
+  }
+
+  /** Whether the kernel is being asked for its comms; a busy one answers late. */
+  lookFor(looking: boolean): void {
+    this._looking = looking;
+    this._changed.emit();
   }
 
   /** Say a line to the person. */
@@ -318,6 +324,9 @@ export class AgentSession {
   }
 
   private _forget(): void {
+    if (this._approval !== '') {
+      this._asked.emit('');
+    }
     this.catalog.clear();
     this.tree.clear();
     this._catalogRevision = this._treeRevision = -1;
@@ -374,6 +383,7 @@ export class AgentSession {
   private _opened: ReadResult | null = null;
   private _preview: CompactionResult | null = null;
   private _note = '';
+  private _looking = false;
   private _question = '';
   private _approval = '';
   private _catalogRevision = -1;

@@ -100,6 +100,25 @@ test('a question is told when it comes, and when it is gone', async () => {
   assert.deepEqual(told, ['python', '']);
 });
 
+test('a question is gone with its kernel', () => {
+  const { link, session } = desk();
+  const told: string[] = [];
+  session.asked.connect((_, tool) => told.push(tool));
+  const approval = { approval: 'q1', tool: 'python', text: 'May it?' };
+  link.receive({ kind: 'delta', seq: 1, parts: { approval } });
+  session.connect(null);
+  assert.deepEqual(told, ['python', '']);
+});
+
+test('while a kernel is asked for its comms the panel waits, and then says what it found', () => {
+  const { session } = desk(false);
+  session.connect(null);
+  session.lookFor(true);
+  assert.equal(session.phase, 'greeting');
+  session.lookFor(false);
+  assert.equal(session.phase, 'absent');
+});
+
 test('the turns of many cells are asked for in portions', async () => {
   const { session, sent, answer } = desk();
   const ids = Array.from({ length: 450 }, (_, i) => `c${i}`);

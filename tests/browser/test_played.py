@@ -156,10 +156,31 @@ def test_hostile_names_stay_text(window: Window, place: str) -> None:
     part.get_by_role("searchbox").fill("x")
     part.get_by_role("button", name="Search").click()
     part.get_by_role("listitem").first.wait_for()
-    window.page.get_by_text("the agent asks whether").first.wait_for()  # the notification
+    window.panel.get_by_role("group", name="The agent asks: <img src=x").wait_for()
     assert window.panel.locator("img, script, svg, a").count() == 0
     assert window.page.locator("img[src='x']").count() == 0
     assert window.page.evaluate("() => window.hacked") is None
+
+
+def test_a_question_of_a_notebook_in_the_background_is_told(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    window.part("Context").get_by_role("meter").wait_for()
+    window.notebook(f"{place}/front.ipynb", "1")
+    window.panel.get_by_role("heading", name="front.ipynb").wait_for()
+    ask = {**bundle("hostile")["parts"]["approval"], "tool": "<b>python</b>"}
+    notebook.page.evaluate(
+        """async ([path, code]) => {
+          await books[path].sessionContext.session.kernel.requestExecute({code}).done }""",
+        [notebook.path, f"delta(approval={ask!r})"],
+    )
+    told = window.page.get_by_role("alert").filter(has_text="the agent asks whether it may use <b>python</b>")
+    told.get_by_role("button", name="Answer").click()
+    question = window.panel.get_by_role("group", name="The agent asks: <b>python</b>")
+    question.get_by_role("button").first.click()
+    window.panel.get_by_text("did answer").wait_for()
+    assert [c["approval"] for c in commands(notebook, "answer")] == ["q1"]
+    notebook.restart()
+    told.wait_for(state="detached")
 
 
 def test_a_kernel_package_that_is_too_new_is_told_in_a_line(window: Window, place: str) -> None:
