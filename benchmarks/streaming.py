@@ -139,11 +139,20 @@ class Shown:
 
     def __init__(self) -> None:
         self.wire, self.now = Wire(), 0.0
-        self.show = LiveDisplay(self.wire.publish, self.wire.update, lambda: self.now, interactive=True)
+        self.due: list[tuple[float, Callable[[], None]]] = []
+        self.show = LiveDisplay(
+            self.wire.publish, self.wire.update, lambda: self.now, interactive=True, later=self.later
+        )  # fmt: skip
+
+    def later(self, seconds: float, fn: Callable[[], None]) -> None:
+        """What a loop's `call_later` is in a notebook; the display has one open at a time."""
+        self.due.append((self.now + seconds, fn))
 
     def __call__(self, event: TurnEvent) -> None:
         if isinstance(event, TextDelta):
             self.now += SECONDS / DELTAS
+            if self.due and self.due[0][0] <= self.now:
+                self.due.pop(0)[1]()
         self.show(event)
 
 

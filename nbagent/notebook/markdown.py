@@ -64,17 +64,33 @@ def markdown_html(text: str, *, references: Mapping[str, Any] | None = None, hig
     return str(_parser(highlight).render(clean(text), env))
 
 
-def finished_chars(text: str, references: References | None = None) -> int:
-    """Return how many leading characters of `text` are finished blocks, 0 for none.
+def finished_chars(text: str, references: References | None = None, *, enough: int | None = None) -> int:
+    """Return how many leading characters of `text` are finished blocks, 0 for none; not the most when `enough` are.
 
     A cut there is never inside a fence, list, table or paragraph, and what follows in the text
     changes no block before it: the two parts render as the whole does. Only complete lines
     count. Link definitions found are added to `references`, the first of a label wins.
     """
+    if enough is not None and references is None and (cut := _plain_cut(text)) >= enough:
+        return cut
     whole = text.rfind("\n") + 1
     env: dict[str, Any] = {"references": references if references is not None else {}, "growing": True}
     starts = [t.map[0] for t in _blocks(text[:whole], env) if t.level == 0 and t.map and t.nesting >= 0]
     return _line_offset(text, starts[-1]) if starts else 0
+
+
+_PARAGRAPH = re.compile(r"\n[ \t]*\n(?=#{1,6} |[^\W\d_])")
+
+
+def _plain_cut(text: str) -> int:
+    """Return the last place where a paragraph or heading begins for certain, without parsing; 0 for none.
+
+    Behind a blank line a letter without indentation ends every list, quote and table, but no fence or math.
+    """
+    if "$$" in text or "\\[" in text or "\r" in text:
+        return 0
+    cuts = [m.end() for m in _PARAGRAPH.finditer(text)]
+    return next((cut for cut in reversed(cuts[-3:]) if not _open_fence(text[:cut])), 0)
 
 
 def collect_references(text: str, references: References) -> None:

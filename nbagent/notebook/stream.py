@@ -82,7 +82,7 @@ class StreamLayout:
         self._urgent = False
         self._dirty = False
         self._last_s = float("-inf")
-        self._received_bytes = self._live_bytes = 0
+        self._received_bytes = self._live_bytes = self._known = 0
 
     @property
     def parts(self) -> list[list[Part]]:
@@ -146,6 +146,10 @@ class StreamLayout:
             self._slots[-1].dirty = True
             self._slots[-1].closed = self._slots[-1].closed or self._append_done(self._slots[-1])
         shows = [show for slot in self._slots if slot.dirty and (show := self._show(slot))]
+        known = sum(len(item.references) for item in self.picture.items if isinstance(item, TextItem))
+        if known == self._known:
+            return shows
+        self._known = known
         return shows + [show for slot in self._slots if self._refers_later(slot) and (show := self._show(slot))]
 
     # ------------------------------------------------------------ laying out
@@ -210,7 +214,7 @@ class StreamLayout:
         text = part.text
         if len(text) < self._try_chars:
             return
-        cut = finished_chars(text)
+        cut = finished_chars(text, enough=self._freeze_chars)
         if cut < self._freeze_chars:
             self._try_chars = len(text) + len(text) // 8  # a long list or fence is not parsed at every draw
             return

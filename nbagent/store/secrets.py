@@ -50,15 +50,6 @@ _HINT = re.compile(
     r"sk-|AKIA|ASIA|gh[pousr]_|github_pat_|xox|AIza|hf_|eyJ|PRIVATE KEY|://"
     r"|(?i:pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|bearer)"
 )
-# The same words for ASCII text: a search for each is ten times as fast as the alternation above.
-_HINT_WORDS = (
-    "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "xox", "AIza", "hf_", "eyJ",
-    "PRIVATE KEY", "://",
-)  # fmt: skip
-_HINT_WORDS_OF_ANY_CASE = (
-    "password", "passwd", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "accesskey", "access_key",
-    "access-key", "bearer",
-)  # fmt: skip
 _PLAIN = tuple((f"[secret:{kind}]", re.compile(pattern, re.DOTALL)) for kind, pattern in _PATTERNS)
 _HEADED = tuple((rf"\g<head>[secret:{kind}]", re.compile(pattern)) for kind, pattern in _LABELLED)
 _TOMBSTONE = re.compile(r"(\[secret:[a-z-]+\])")
@@ -135,8 +126,23 @@ def has_hint(text: str) -> bool:
     """Tell whether `text` holds a word that a pattern could begin at; most text does not, and is done with."""
     if not text.isascii():
         return _HINT.search(text) is not None
+    # The same words for ASCII text, one after the other: ten times as fast as the alternation, and twice as a loop.
+    if (
+        "sk-" in text or "://" in text or "AKIA" in text or "ASIA" in text or "AIza" in text or "eyJ" in text
+        or "hf_" in text or "xox" in text or "PRIVATE KEY" in text
+    ):  # fmt: skip
+        return True
+    if "_" in text and (
+        "ghp_" in text or "gho_" in text or "ghu_" in text or "ghs_" in text or "ghr_" in text or "github_pat_" in text
+    ):
+        return True
     folded = text.lower()
-    return any(w in text for w in _HINT_WORDS) or any(w in folded for w in _HINT_WORDS_OF_ANY_CASE)
+    return (
+        ("pass" in folded and ("password" in folded or "passwd" in folded or "passphrase" in folded))
+        or "secret" in folded or "token" in folded or "bearer" in folded
+        or ("api" in folded and ("apikey" in folded or "api_key" in folded or "api-key" in folded))
+        or ("access" in folded and ("accesskey" in folded or "access_key" in folded or "access-key" in folded))
+    )  # fmt: skip
 
 
 def _scrub_piece(piece: str, values: list[str]) -> str:

@@ -6,7 +6,7 @@ import json
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nbagent.core.effects import (
@@ -124,10 +124,14 @@ def test_parts_cut_at_finished_blocks_render_as_the_whole_does(text: str):
     assert "".join(parts) == markdown_html(text, references=whole_references, highlight=False)
 
 
-@settings(max_examples=300, deadline=None)
-@given(documents, documents)
-def test_what_arrives_later_changes_no_finished_block(text: str, later: str):
-    cut = finished_chars(text)
+@settings(max_examples=600, deadline=None)
+@given(documents, documents, st.sampled_from([None, 1, 20]))
+@example("- a\n\n  ```\n\nx", "\n\n```\nb", 1)
+@example("> ~~~\n\nb\n\nc", "d\n\n~~~", 1)
+@example("1. a\n\n    ```\n    x\n\nb\n\nc", "\n```", 1)
+@example("$$\n\nb\n", "\n$$", 1)
+def test_what_arrives_later_changes_no_finished_block(text: str, later: str, enough: int | None):
+    cut = finished_chars(text, enough=enough)
     references: dict = {}
     finished_chars(text + later + "\n\nend\n", references)
     whole = markdown_html(text + later, references=references, highlight=False)
