@@ -42,14 +42,19 @@ class ScrubbedSink:
         self._sink(scrubbed_event(event, self._scrubber))
 
     def _delta(self, event: TextDelta | ThinkingDelta) -> None:
-        word = self._words.setdefault((type(event), event.index), _Word())
+        key = type(event), event.index
+        word = self._words.get(key) or self._words.setdefault(key, _Word())
         text = word.held + event.text
         begins = max(text.rfind(" "), text.rfind("\n")) + 1
         last = text[begins:] if begins else word.shown + text
+        if not self._scrubber.may_begin_secret(word.shown + text):  # so it is with most deltas
+            word.held, word.shown = "", last[-LONGEST_HELD:]
+            self._sink(event if text == event.text else replace(event, text=text))
+            return
         held = len(last) <= LONGEST_HELD and self._scrubber.may_begin_secret(last)
         passed, before = text[:begins] if held else text, word.shown
         word.held = text[begins:] if held else ""
-        word.shown = last[: len(last) - len(word.held)]
+        word.shown = last[: len(last) - len(word.held)][-LONGEST_HELD:]
         if passed:
             clean = self._clean(before, passed)
             self._sink(event if clean == event.text else replace(event, text=clean))
@@ -62,7 +67,7 @@ class ScrubbedSink:
 
 @dataclass(slots=True)
 class _Word:
-    """The last word of a streamed text: what of it was `shown`, and what is `held`."""
+    """The last word of a streamed text: the end of it that was `shown`, and what is `held`."""
 
     shown: str = ""
     held: str = ""
