@@ -310,7 +310,7 @@ class _Run:
         again = go_on + " with as much again, `%agent resume {} …` with another limit"
         if limits.max_steps is not None and self.steps >= limits.max_steps:
             steps = counted(limits.max_steps, "step")
-            return f"stopped at the limit of {steps} (--max-steps); {again.format('--max-steps')}"
+            return f"stopped at the limit of {steps} (--max-steps); {go_on}"
         if limits.max_tokens is not None and self.output >= limits.max_tokens:
             tokens = counted(limits.max_tokens, "output token")
             return f"stopped at the limit of {tokens} (--max-tokens); {again.format('--max-tokens')}"

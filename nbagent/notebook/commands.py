@@ -24,6 +24,7 @@ from nbagent.notebook.session_reports import (
     TurnTreeReport,
 )
 from nbagent.notebook.words import MODES, OBSERVED
+from nbagent.runtime.contexts import choose_policy
 from nbagent.runtime.doors import Settings, kept_sessions, load_cassette
 from nbagent.runtime.places import cell_ids, known_sessions
 from nbagent.runtime.recording import Recorder
@@ -56,6 +57,7 @@ def welcome(agent: NotebookAgent) -> str:
 
     try:
         settings = agent.settings()
+        choose_policy(settings.policy, {}, settings.threshold)
     except UserError as error:
         return f"nbagent {__version__} is loaded, but cannot work yet: {one_line(str(error))}"
     name, turns, notes = settings.session or "new", 0, ""
@@ -73,9 +75,8 @@ def welcome(agent: NotebookAgent) -> str:
     if problems := len(agent.problems) + len(settings.diagnostics):
         notes = f" · {counted(problems, 'problem')}, see %agent{notes}"
     skills = len(names_at_a_glance(agent, settings))
-    line = facts_line(
-        settings.model, settings.policy, settings.window_tokens, session=name, turns=turns, skills=skills
-    )
+    facts = (settings.model, settings.policy, settings.window_tokens)
+    line = facts_line(*facts, session=name, turns=turns, skills=skills)
     return line + notes + key_line(agent.shell, has_key=agent.has_key(settings))
 
 
@@ -197,7 +198,7 @@ def _node(facts: TurnFacts, outcome: str) -> TurnNode:
 
 
 def only_word(words: Words, what: str, default: str | None = None) -> str:
-    """Return the one word of a sub-command, or `default` when there is none."""
+    """Return the one word, or `default` when there is none."""
     if len(words) == 1:
         return words[0]
     if not words and default is not None:

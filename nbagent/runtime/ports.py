@@ -51,8 +51,11 @@ NOTHING = Asked()
 
 
 def with_limits(options: TurnOptions, limits: Mapping[str, Any]) -> TurnOptions:
-    """Return `options` with those of `limits`, as a turn's start keeps them, that it does not have itself."""
-    names = ("max_steps", "max_tokens", "max_cost_usd")
+    """Return `options` with what a turn may spend, as its start keeps it, where they do not say it themselves.
+
+    Steps are not among them: who goes on has seen that there were too few.
+    """
+    names = ("max_tokens", "max_cost_usd")
     return replace(options, **{n: limits[n] for n in names if getattr(options, n) is None and n in limits})
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbagent.core.errors import Diagnostic
 from nbagent.tools.danger import danger_in_python
 
 _OPERATORS = re.compile(r"[;&|\n\r`<>]|\$\(|\$\{")
@@ -71,6 +72,18 @@ class Rules:
             if _covers(pattern, tool, named):
                 return Ruling(word="allow", pattern=pattern)
         return None
+
+    def faults(self, tools: Collection[str]) -> tuple[Diagnostic, ...]:
+        """Return what is wrong with the patterns: a name that is no tool's would be a rule without effect."""
+        named = [(k, p, _split(p)[0]) for k in ("allow", "ask", "deny") for p in getattr(self, k)]
+        return tuple(
+            Diagnostic(
+                path=f"tools.{key}", line=None, cause=f"{pattern!r} fits no tool, so it has no effect",
+                remedy=f"the tools are: {', '.join(tools)}",
+            )
+            for key, pattern, head in named
+            if not any(_fits(head, tool) for tool in tools)
+        )  # fmt: skip
 
     def verdict(self, tool: str, named: Sequence[Named] = ()) -> str | None:
         """Return "deny", "ask" or "allow"; None when no pattern fits."""

@@ -64,7 +64,6 @@ class Session:
         self._earlier = frozenset(t.turn for t in self.tree.turns())
         self._previous: TurnNode | None = None
         self.model_name: str | None = None
-        self.busy = False
 
     @classmethod
     def open(
@@ -89,8 +88,9 @@ class Session:
         )  # fmt: skip
         writer.recover_partial()
         opened = Opened(
-            how=place.how, origin=place.origin, turns=len(tree.turns_on_path()), diagnostics=tuple(journal.diagnostics)
-        )
+            how=place.how, origin=place.origin, turns=len(tree.turns_on_path()),
+            diagnostics=(*journal.diagnostics, *runner.rules().faults(runner.tools)),
+        )  # fmt: skip
         remember(place, cells_of(tree))
         return cls(place=place, runner=runner, opened=opened, environ=environ, journal=journal)
 

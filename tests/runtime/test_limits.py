@@ -155,9 +155,10 @@ def test_an_unknown_mode_or_tool_is_said_before_anything_is_written(tmp_path: Pa
 def test_a_resumed_turn_keeps_its_ceilings_unless_it_is_given_others(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "work")
     lab.open(looping())
-    lab.send("a", "A", max_steps=2)
-    assert (lab.resume().output.message.startswith("stopped at the limit of 2 steps"), len(lab.requests)) == (True, 4)
-    assert (lab.resume(max_steps=1).output.message.startswith("stopped at the limit of 1 step ("), len(lab.requests)) == (
-        True, 5,
-    )
-    assert "`%agent resume --max-cost …` with another limit" in lab.resume(max_cost_usd=0.000001).output.message
+    tokens = lab.send("a", "A", max_tokens=5)
+    assert tokens.output.message.startswith("stopped at the limit of 5 output tokens")
+    assert lab.resume().output.message == tokens.output.message
+    assert lab.resume(max_tokens=3).output.message.startswith("stopped at the limit of 3 output tokens")
+    assert lab.resume(max_tokens=10_000, max_steps=1).output.message.startswith("stopped at the limit of 1 step (")
+    cost = lab.resume(max_tokens=10_000, max_cost_usd=0.000001).output.message
+    assert "`%agent resume --max-cost …` with another limit" in cost

@@ -181,7 +181,6 @@ def test_reuse_runs_the_turn_when_prompt_parent_or_model_differ(lab: Lab, change
     else:
         lab.script([says("by opus")], "claude-opus-5-5")
         assert lab.send("prompt B", "B", rerun="reuse", model="claude-opus-5-5").output.text == "by opus"
-    assert not lab.session.busy
 
 
 def test_a_live_turn_after_a_reused_one_is_accepted_by_a_provider_that_binds_thinking(tmp_path: Path) -> None:
@@ -518,3 +517,11 @@ def test_every_turn_ends_in_one_end(lab: Lab) -> None:
     lab.open([says("a"), says("b")])
     cells(lab, "A", "B")
     assert [e.outcome for e in lab.bodies(TurnEnd)] == ["completed", "completed"]
+
+
+def test_a_rule_that_fits_no_tool_is_told_when_the_session_is_opened(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "work")
+    lab.open([], tools__deny=["shel", "mcp_*", "read(secrets/*)", "*"], tools__allow=["skill(deploy)"])
+    told = [d for d in lab.session.opened.diagnostics if d.path.startswith("tools.")]
+    assert [(d.path, d.cause.split(" fits")[0]) for d in told] == [("tools.deny", "'shel'"), ("tools.deny", "'mcp_*'")]
+    assert "shell" in told[0].remedy
