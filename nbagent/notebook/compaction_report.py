@@ -17,7 +17,8 @@ SHOWN_LOST = 30
 class CompactionReport:
     """What a compaction did, or would do: sizes (tokens, estimated), the note, and what became of each anchor.
 
-    `verbatim`, `reachable` and `lost` hold anchors (kind, text, where). `dry_run` says that nothing was changed.
+    `verbatim`, `reachable` and `lost` hold anchors (kind, text, where). `dry_run` says that nothing was changed;
+    `notices` are what else happened: notes stored in memory, or why they were not.
     """
 
     applied: bool
@@ -31,6 +32,7 @@ class CompactionReport:
     lost: Sequence[Any] = ()
     duration_s: float = 0.0
     dry_run: bool = False
+    notices: Sequence[str] = ()
 
     def document(self) -> Document:
         """Return what is shown."""
@@ -48,6 +50,7 @@ class CompactionReport:
                 pieces.append(Line(text=f"and {len(self.lost) - SHOWN_LOST} more, see .lost", dim=True))
         if self.handoff:
             pieces.append(Code(text=self.handoff, title="hand-off note"))
+        pieces += [Line(text=notice) for notice in self.notices]
         hint = "nothing was changed" if self.dry_run else "%context undo takes it back"
         pieces.append(Line(text=f"policy {self.policy} · {hint}", dim=True))
         return pieces

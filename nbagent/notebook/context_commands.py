@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from nbagent.core.budget import Budget, scaled_parts
+from nbagent.core.effects import Notice
 from nbagent.core.errors import TurnFailed, UsageProblem, UserError
 from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
@@ -38,7 +39,7 @@ from nbagent.runtime.contexts import (
     threshold_share,
 )
 from nbagent.runtime.doors import request_as_sent
-from nbagent.runtime.ports import TurnOptions
+from nbagent.runtime.ports import TurnOptions, TurnPorts
 from nbagent.runtime.provider_edits import missing_edits
 
 LONG_ENTRIES = 2_000  # from here on a comparison tells how far it is
@@ -223,16 +224,25 @@ def compact_parser() -> OneLineParser:
     return parser
 
 
+OWN_LINES = ("Compacting the conversation", "The conversation was compacted")  # the report says it itself
+
+
 def _compacted(
     agent: NotebookAgent, *, focus: str = "", edited: str | None = None, dry_run: bool = False
 ) -> CompactionReport:
-    began = monotonic()
-    result = agent.beside(lambda ports: compact(agent.session(), ports, focus=focus, edited=edited, dry_run=dry_run))
+    began, lines = monotonic(), list[str]()
+
+    async def work(ports: TurnPorts) -> CompactionResult:
+        ports = replace(ports, sink=lambda e: lines.append(e.text) if isinstance(e, Notice) else None)
+        return await compact(agent.session(), ports, focus=focus, edited=edited, dry_run=dry_run)
+
+    result = agent.beside(work)
     if result.reason == "stopped":
         raise TurnStopped("Stopped; nothing was changed.")
     if result.loss is None and result.reason != NOTHING_TO_COMPACT:
         raise TurnFailed(f"nothing was compacted: {result.reason}; the conversation is as it was")
-    return compaction_report(result, dry_run=dry_run, duration_s=monotonic() - began)
+    notices = tuple(line for line in lines if not line.startswith(OWN_LINES))
+    return replace(compaction_report(result, dry_run=dry_run, duration_s=monotonic() - began), notices=notices)
 
 
 def compaction_report(result: CompactionResult, *, dry_run: bool, duration_s: float = 0.0) -> CompactionReport:

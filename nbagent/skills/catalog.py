@@ -70,8 +70,9 @@ class Skill:
 
     @property
     def tokens(self) -> int:
-        """Tokens, estimated, of its whole entry in the prompt; 0 when the model is not told of it."""
-        return estimate_tokens(f"{self.name} {self.summary} {self.location}", _FAMILY) + 30 if self.visible else 0
+        """Tokens, estimated, of its entry in a prompt that lists it in full; 0 when the model is not told of it."""
+        told = one_line_of(self.summary)[:MAX_DESCRIPTION_CHARS]
+        return estimate_tokens(f"{self.name} {told} {self.location}", _FAMILY) + 30 if self.visible else 0
 
     @property
     def body_tokens(self) -> int:

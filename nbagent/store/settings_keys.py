@@ -12,9 +12,11 @@ from typing import Any
 
 from nbagent.store.settings_defaults import HOME, MODEL, MODES, POLICY, URL, WINDOW_TOKENS
 
+MEMORY_PRESETS = ("nbagent", "recipe", "openclaw", "openclaw@seed")  # those of memory/recall.py
 OBSERVE = ("off", "outline", "full")  # from narrow to wide
 PROVIDER = ("off", "clear", "compact", "both")  # what of managing the context is left to the provider
 RERUN = ("fork", "reuse", "append")
+SKILL_MODES = ("nbagent", "read", "tool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +150,14 @@ KEYS: Mapping[str, Key] = {
         _dollar_key("limits.max_cost_usd"),
         _dollar_key("limits.session_cost_usd"),
         _dollar_key("limits.day_cost_usd"),
-        _text_key("skills.mode", "nbagent", "the name of a way to choose skills"),
+        _choice_key("skills.mode", "nbagent", SKILL_MODES),
         _list_key("skills.extra_dirs", paths=True),
         _list_key("skills.allow_bundled"),
         Key(name="skills.entries", default={}, expected="a table with one table for each skill",
             check=_table_of_tables, parse=json.loads),
         _list_key("skills.trust"),
         _text_key("memory.embedder", "static", "the name of an embedder"),
-        _text_key("memory.preset", "nbagent", "the name of a preset"),
+        _choice_key("memory.preset", "nbagent", MEMORY_PRESETS),
         _list_key("memory.extra_dirs", paths=True),
         _choice_key("memory.flush", "on", ("on", "off")),
         _list_key("tools.allow"),

@@ -24,6 +24,7 @@ from nbagent.memory.recall import (
     text_score,
 )
 from nbagent.memory.shelf import Shelf
+from nbagent.store.settings_keys import MEMORY_PRESETS
 from tests.memory.desk import Desk, WordsEmbedder, snippets
 
 OPENCLAW = PRESETS["openclaw"]
@@ -246,3 +247,7 @@ def test_pieces_of_other_headings_are_no_neighbours() -> None:
     facts = [(i + 1, 1, f"heading {i}", "abcd", "", "", rows[i].tobytes()) for i in range(2)]
     window = Shelf(facts).cosines(np.array([0, 1], np.float32))[1]
     assert window == pytest.approx([0, 1])
+
+
+def test_the_settings_know_the_presets() -> None:
+    assert set(MEMORY_PRESETS) == set(PRESETS)

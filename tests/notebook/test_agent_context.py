@@ -42,8 +42,10 @@ def worker(note: Callable[[], Reply | str] = lambda: NOTE) -> Callable[[dict[str
     return script
 
 
-def conversation(kernel: AgentKernel, folder: Path, fake: FakeMessagesAPI, turns: int = 3) -> None:
-    kernel.begin(folder, fake, NBAGENT_MEMORY__FLUSH="off")
+def conversation(
+    kernel: AgentKernel, folder: Path, fake: FakeMessagesAPI, turns: int = 3, flush: str = "off"
+) -> None:
+    kernel.begin(folder, fake, NBAGENT_MEMORY__FLUSH=flush)
     kernel.run("%context set window=20000 threshold=0.95")
     for i in range(turns):
         done = kernel.run(agent(f"part {i}: you must never drop column sales_{i}"), cell_id=f"c{i}")
@@ -72,6 +74,24 @@ def test_compacting_shows_sizes_note_and_losses_and_the_gauge_follows_at_once(
             True, "nbagent", before, after,
         )  # fmt: skip
         assert kernel.value("[a.text for a in done.lost if a.kind == 'constraint']") == []
+
+
+def test_what_a_compaction_by_hand_stored_in_memory_is_said(kernel: AgentKernel, tmp_path: Path) -> None:
+    work = worker()
+
+    def script(body: dict[str, Any]) -> Reply | str:
+        if "is about to be compacted" in texts(body)[-1]:
+            if body["messages"][-1]["content"][-1]["type"] == "tool_result":
+                return "NO_REPLY"
+            return reply(call("remember", {"text": "The tax rate is 19 %."}))
+        return work(body)
+
+    with FakeMessagesAPI(script) as fake:
+        conversation(kernel, tmp_path, fake, flush="on")
+        report = shown(kernel.run("%context compact"))
+        assert "the agent noted what must last in" in report
+        assert "Compacting the conversation" not in report
+        assert "19 %" in next((tmp_path / ".nbagent/memory").glob("*.md")).read_text()
 
 
 def test_a_dry_run_changes_nothing(kernel: AgentKernel, tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def test_folders_are_relative_to_the_file_that_names_them(place: Place) -> None:
         ("qqqqzzzz = 3\n", ["'qqqqzzzz'", "nbagent doctor"]),
         ('mode = "yolo"\n', ["settings.toml:1", "mode = 'yolo'", "one of ask, auto, plan"]),
         ("mode = true\n", ["mode = True", "one of"]),
+        ('skills.mode = "bogus"\n', ["skills.mode = 'bogus'", "one of nbagent, read, tool"]),
+        ('[memory]\npreset = "zz"\n', ["memory.preset = 'zz'", "openclaw@seed"]),
         ("threshold = 70\n", ["threshold = 70", "such as 0.7"]),
         ("limits.max_steps = 0\n", ["limits.max_steps = 0", "at least 1", "settings.toml:1"]),
         ("limits = 5\n", ["'limits' is a section"]),
