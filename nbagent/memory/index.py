@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nbagent.core.errors import Diagnostic
@@ -134,19 +134,35 @@ class MemoryIndex:
         self.faults.append(Diagnostic(path=str(self.path), line=None, cause=cause, remedy=remedy))
 
     def version(self) -> int:
-        """Return a number that changes when another process changed the file."""
-        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        """Return a number that changes when another process changed the file. Raises as `sync`."""
+        try:
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error as error:
+            raise IndexBusy(f"the index cannot be read ({error})", broken=_is_broken(error)) from error
         return int(version)
 
-    def sync(self, files: Sequence[NoteFile], load: Callable[[NoteFile], Loaded], *, version_changed: bool) -> Change:
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Keep the index as it is now for all that is read within, whatever other processes do. Raises as `sync`."""
+        try:
+            self._connection.execute("BEGIN")
+            yield
+        except sqlite3.Error as error:
+            raise IndexBusy(f"the index cannot be read ({error})", broken=_is_broken(error)) from error
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    def forget(self) -> None:
+        """Look anew at the next sync which notes the index holds: another process changed it."""
+        self._known = None
+
+    def sync(self, files: Sequence[NoteFile], load: Callable[[NoteFile], Loaded]) -> Change:
         """Bring the index up to `files`: new and changed ones are read, others dropped. All or nothing.
 
         A note whose text is the same keeps its pieces. Raises sqlite3's errors as `IndexBusy`.
         """
-        if self._known is None or version_changed:
-            rows = self._connection.execute("SELECT name, id, size, mtime, digest FROM files")
-            self._known = {name: (i, size, mtime, digest) for name, i, size, mtime, digest in rows}
-        known = self._known
+        known = self._known = self._files() if self._known is None else self._known
         changed = [f for f in files if (k := known.get(f.name)) is None or k[1] != f.size_bytes or k[2] != f.mtime_ns]
         gone = known.keys() - {f.name for f in files} if len(known) > len(files) - len(changed) else frozenset()
         if not changed and not gone:
@@ -161,6 +177,13 @@ class MemoryIndex:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             raise IndexBusy(f"the index was not brought up to date ({error})", broken=_is_broken(error)) from error
+
+    def _files(self) -> dict[str, tuple[int, int, int, str]]:
+        try:
+            rows = self._connection.execute("SELECT name, id, size, mtime, digest FROM files").fetchall()
+        except sqlite3.Error as error:
+            raise IndexBusy(f"the index cannot be read ({error})", broken=_is_broken(error)) from error
+        return {name: (i, size, mtime, digest) for name, i, size, mtime, digest in rows}
 
     def _apply(self, changed: Sequence[NoteFile], gone: Sequence[str], load: Callable[[NoteFile], Loaded]) -> Change:
         removed: list[int] = []

@@ -61,14 +61,9 @@ class Library:
         """Bring index and shelf up to the notes; what cannot be done is kept as a Diagnostic."""
         files, refused = self._find()
         self._found = tuple(refused)
-        version = self.index.version()
-        changed = version != self._version
-        if changed:
-            self._shelf = self._ranges = None
-            self._unembedded = 1
-        self._version = version
         try:
-            change = self.index.sync(files, self._load, version_changed=changed)
+            self._follow()
+            change = self.index.sync(files, self._load)
             self._trouble.pop("index", None)
         except IndexBusy as error:
             if error.broken and self.index.path is not None:
@@ -82,6 +77,15 @@ class Library:
             self._update(change.removed, change.added)
         self._embed()
         return None
+
+    def _follow(self) -> None:
+        """Drop what is kept of the index when another process changed it."""
+        version = self.index.version()
+        if version != self._version:
+            self._shelf = self._ranges = None
+            self._unembedded = 1
+            self.index.forget()
+        self._version = version
 
     def rebuild(self) -> None:
         """Make the index anew."""
@@ -172,19 +176,27 @@ class Library:
         self.refresh()
         terms = query_terms(query)
         try:
-            ranked = self._ranked(query, terms, count, today)
+            ranked, rows = self._found_rows(query, terms, count, today)
         except IndexBusy as error:
             if not error.broken:
                 self._note("index", str(error), "try again")
                 return []
             self._replace()
-            ranked = self._ranked(query, terms, count, today)
-        rows = self.index.read.rows([r.id for r in ranked])
-        ranked = [r for r in ranked if r.id in rows]
+            ranked, rows = self._found_rows(query, terms, count, today)
         if self.recipe.scoring == "nbagent":
             ranked = self._diverse(_distinct(ranked, rows), rows, count)
             return self._hits(_with_contradictions(ranked, rows, count), rows, terms)
         return self._hits([(r, "") for r in ranked[:count]], rows, terms, from_start=True)
+
+    def _found_rows(
+        self, query: str, terms: Sequence[str], count: int, today: str
+    ) -> tuple[list[Ranked], dict[int, Row]]:
+        """Return what is ranked with its rows, all of one state of the index: another process may be changing it."""
+        with self.index.reading():
+            self._follow()
+            ranked = self._ranked(query, terms, count, today)
+            rows = self.index.read.rows([r.id for r in ranked])
+        return [r for r in ranked if r.id in rows], rows
 
     def _ranked(self, query: str, terms: Sequence[str], count: int, today: str) -> list[Ranked]:
         if self.recipe.scoring == "openclaw":
