@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from importlib.resources import files
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from nbagent.core.errors import SettingsError
@@ -48,12 +49,16 @@ class Embedder(Protocol):
 
 
 class Local(Protocol):
-    """What an embedder may have besides: `fast` (no network, everything at once), `covers(text)` (0..1)."""
+    """What an embedder may have besides: `fast` (no network, everything at once), `covers(text)` (0..1), `likeness`."""
 
     fast: bool
 
     def covers(self, text: str) -> float:
         """Return how far it knows the language of `text`, 0..1; its scores count that much."""
+        ...
+
+    def likeness(self, words: Sequence[str], texts: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return the cosine of each word to the word of each text that is most like it, and each word's weight."""
         ...
 
 
@@ -90,6 +95,7 @@ class StaticEmbedder:
     def __init__(self) -> None:
         self._table: Any = None
         self._scale: Any = None
+        self._lengths: Any = None
         self._words: WordPiece | None = None
 
     @property
@@ -125,6 +131,48 @@ class StaticEmbedder:
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         return cast("Floats", rows / np.where(norms > 0, norms, 1))
 
+    def likeness(self, words: Sequence[str], texts: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return float32 (words, texts) and (words,): cosine to the most alike piece of a text, and the word's weight.
+
+        A word that the table does not know, and a text without known pieces, gives 0. The weight is the length of the
+        word's vector, which is greater for rare words.
+        """
+        import numpy as np
+
+        pieces = self.words()
+        asked = np.zeros((len(words), 256), np.float32)
+        for row, word in zip(asked, words, strict=True):
+            ids = pieces.ids(word)
+            if ids:
+                row[:] = self._scale[ids] @ self._table[ids].astype(np.float32)
+        weights = np.linalg.norm(asked, axis=1)
+        asked /= np.where(weights > 0, weights, 1)[:, None]
+        found = [pieces.ids(text) for text in texts]
+        best = np.zeros((len(words), len(texts)), np.float32)
+        filled = [i for i, ids in enumerate(found) if ids]
+        if not filled:
+            return best, weights
+        every = np.fromiter(chain.from_iterable(found), np.int64)
+        place = np.zeros(len(self._table), np.int64)
+        place[every] = 1
+        distinct = np.flatnonzero(place)
+        place[distinct] = np.arange(len(distinct))
+        rows = self._table[distinct].astype(np.float32)
+        cosines = (rows @ asked.T) / self._row_lengths()[distinct, None]
+        starts = np.cumsum([0, *(len(found[i]) for i in filled[:-1])])
+        best[:, filled] = np.maximum.reduceat(cosines[place[every]], starts, axis=0).T
+        return best, weights
+
+    def _row_lengths(self) -> Floats:
+        """Return the length of each row of the table, 1 where it is zero; worked out once."""
+        import numpy as np
+
+        if self._lengths is None:
+            parts = (self._table[i : i + 4_096].astype(np.float32) for i in range(0, len(self._table), 4_096))
+            found = np.concatenate([np.linalg.norm(part, axis=1) for part in parts])
+            self._lengths = np.where(found > 0, found, 1)
+        return cast("Floats", self._lengths)
+
 
 class MiniLmEmbedder:
     """all-MiniLM-L6-v2 by onnxruntime, one thread; `model` is the path of an ONNX file.
@@ -146,7 +194,8 @@ class MiniLmEmbedder:
         options.intra_op_num_threads = options.inter_op_num_threads = 1  # two threads spin on a busy machine
         self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self._inputs = {i.name for i in self._session.get_inputs()}
-        self._words = StaticEmbedder().words()
+        self._static = StaticEmbedder()
+        self._words = self._static.words()
         self.id = f"minilm-{revision}-384"
 
     def covers(self, text: str) -> float:
@@ -159,6 +208,10 @@ class MiniLmEmbedder:
 
         rows = [self._batch(texts[i : i + _BATCH]) for i in range(0, len(texts), _BATCH)]
         return cast("Floats", np.concatenate(rows))
+
+    def likeness(self, words: Sequence[str], texts: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return what the static table says; the model knows no single words."""
+        return self._static.likeness(words, texts)
 
     def _batch(self, texts: Sequence[str]) -> Floats:
         import numpy as np

@@ -125,6 +125,15 @@ class IndexQueries:
                 )
         return found
 
+    def texts(self, ids: Sequence[int]) -> dict[int, str]:
+        """Return the texts of these pieces."""
+        found: dict[int, str] = {}
+        for i in range(0, len(ids), 500):
+            part = ids[i : i + 500]
+            marks = ",".join("?" * len(part))
+            found |= dict(self._connection.execute(f"SELECT id, text FROM pieces WHERE id IN ({marks})", part))
+        return found
+
     def facts(
         self, embedder: str, ids: Sequence[int] | None = None
     ) -> Iterator[tuple[int, int, str, str, str, str, bytes | None]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nbagent.core.errors import Diagnostic
 from nbagent.core.ranking import diversify, min_max, overlap
+from nbagent.memory.closeness import Closeness, read_closely
 from nbagent.memory.embedders import Embedder, EmbedderFault, checked
 from nbagent.memory.hits import Hit, snippet
 from nbagent.memory.index import MemoryIndex
@@ -245,10 +246,21 @@ class Library:
             section=shelf.spread_ranges(self.index.find("section_words", terms, SECTION_LIMIT), self._ranges),
             piece_vector=cosines[0], window_vector=cosines[1], covers=covers(query) if covers else 1.0, today=today,
         )  # fmt: skip
-        ranked = rank(self.recipe, Question.of(query), shelf, signals, max(PARTNERS, 2 * count))
+        ranked = rank(
+            self.recipe, Question.of(query), shelf, signals, max(PARTNERS, 2 * count),
+            lambda slots: self._read_closely(query, shelf, slots, words_alike=vector is not None),
+        )  # fmt: skip
         if found or not terms:
             return ranked
         return ranked + self._parts_of_words(query, {r.id for r in ranked})
+
+    def _read_closely(self, query: str, shelf: Shelf, slots: Sequence[int], *, words_alike: bool) -> Closeness:
+        beside = shelf.beside(slots)
+        wanted = sorted({*slots, *(s for pair in beside for s in pair if s >= 0)})
+        found = self.index.read.texts([int(shelf.ids[s]) for s in wanted])
+        texts = {s: found.get(int(shelf.ids[s]), "") for s in wanted}
+        likeness = getattr(self.embedder, "likeness", None) if words_alike else None
+        return read_closely(query[:2_000], shelf.label_words(), slots, beside, texts, likeness)
 
     def _parts_of_words(self, query: str, have: set[int]) -> list[Ranked]:
         """Return pieces that hold the query as a part of a word, behind all others."""

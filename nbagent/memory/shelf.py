@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nbagent.core.ranking import decay
-from nbagent.memory.recall import Question, Recipe, has_time_word
+from nbagent.memory.recall import Question, Recipe, has_number, has_time_word
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,6 +57,7 @@ class Shelf:
         self.log_chars: Array = np.zeros(0, np.float32)
         self.has_time: Array = np.zeros(0, np.float32)
         self.asks: Array = np.zeros(0, np.float32)
+        self.has_number: Array = np.zeros(0, np.float32)
         self._chars: Array = np.zeros(0, np.float32)
         self._run: Array = np.zeros(0, np.int64)
         self._label: Array = np.zeros(0, np.int32)
@@ -90,6 +92,7 @@ class Shelf:
         self._extend("log_chars", np.log1p(chars))
         self._extend("has_time", [float(has_time_word(f[3])) for f in found])
         self._extend("asks", [float(f[3].rstrip().endswith(("?", "？"))) for f in found])
+        self._extend("has_number", [float(has_number(f[3])) for f in found])
         self._extend("_run", runs)
         self._extend("_label", [self._labels.setdefault(f[4], len(self._labels)) for f in found])
         self._extend("_day", [self._days.setdefault(f[5], len(self._days)) for f in found])
@@ -257,6 +260,34 @@ class Shelf:
         before = np.zeros_like(scores)
         before[1:] = scores[:-1] * self.asks[:-1] * (self._run[1:] == self._run[:-1])
         return before
+
+    def second_after(self, scores: Array) -> Array:
+        """Return for each piece the score of the one two before it, below the same heading."""
+        import numpy as np
+
+        before = np.zeros_like(scores)
+        before[2:] = scores[:-2] * (self._run[2:] == self._run[:-2])
+        return before
+
+    def placed(self, slots: Sequence[int], scores: Array) -> Array:
+        """Return one score a slot: `scores` at `slots`, 0 elsewhere."""
+        import numpy as np
+
+        whole = np.zeros(self.size, np.float32)
+        whole[slots] = scores
+        return whole
+
+    def beside(self, slots: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the slots before and after each one, below the same heading; -1 where there is none."""
+        run, last = self._run, self.size - 1
+        return [
+            (s - 1 if s > 0 and run[s - 1] == run[s] else -1, s + 1 if s < last and run[s + 1] == run[s] else -1)
+            for s in slots
+        ]
+
+    def label_words(self) -> frozenset[str]:
+        """Return the words of all labels."""
+        return frozenset(w for label in self._labels for w in re.findall(r"\w+", label))
 
     def labelled(self, question: Question) -> Array:
         """Return 1 for pieces whose label the question names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 from nbagent.core.ranking import diversify, min_max, overlap
+from nbagent.memory.closeness import read_closely
+from nbagent.memory.embedders import StaticEmbedder
 from nbagent.memory.hits import SNIPPET_CHARS, snippet
 from nbagent.memory.notes import daily_date, is_evergreen
 from nbagent.memory.openclaw import fts_query, keywords, lexical_boost, mmr_words
@@ -251,3 +254,55 @@ def test_pieces_of_other_headings_are_no_neighbours() -> None:
 
 def test_the_settings_know_the_presets() -> None:
     assert set(MEMORY_PRESETS) == set(PRESETS)
+
+
+def test_words_alike_lift_the_piece_that_says_it_in_other_words(desk: Desk) -> None:
+    desk.note("memory/a.md", "- the automobile needs new tyres\n- the garden needs water\n- the report needs a title\n")
+    hit = desk.open(StaticEmbedder()).search("what does my car need?")[0]
+    assert "automobile" in hit.snippet
+    assert {"words", "near"} <= set(hit.why.parts)
+
+
+def test_pairs_of_words_count_by_stem_and_once_each() -> None:
+    close = read_closely(
+        "Which running shoes?", (), [0, 1], [(-1, 1), (0, -1)], {0: "run shoe, run shoe", 1: "shoes run"}, None
+    )
+    assert close.pairs.tolist() == [1, 0]
+    assert close.words.tolist() == close.near.tolist() == [0, 0]
+
+
+def test_a_neighbours_word_counts_as_near_and_names_are_left_out() -> None:
+    asked: list[Sequence[str]] = []
+
+    def likeness(words: Sequence[str], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        asked.append(words)
+        found = np.array([[float(w in t.split()) for t in texts] for w in words], np.float32)
+        return found, np.ones(len(words), np.float32)
+
+    texts = {4: "the port", 5: "is open", 6: "later"}
+    close = read_closely("anna port", {"anna"}, [5, 6], [(4, 6), (5, -1)], texts, likeness)
+    assert asked == [["port"]]
+    assert (close.words.tolist(), close.near.tolist()) == ([0, 0], [1, 0])
+
+
+def test_likeness_of_words_is_the_cosine_of_the_most_alike_one() -> None:
+    found, weights = StaticEmbedder().likeness(["car", "缓存缓"], ["a car", "an automobile", "", "the garden"])
+    assert found[0, 0] == pytest.approx(1, abs=1e-3)
+    assert found[0, 0] > found[0, 1] > found[0, 3]
+    assert found[0, 2] == 0
+    assert weights[0] > 0
+
+
+def test_where_vectors_tell_nothing_the_weights_without_them_count() -> None:
+    recipe = PRESETS["nbagent"]
+    assert recipe.seen(1) is recipe
+    assert recipe.seen(0).piece == recipe.blind["piece"]
+    assert recipe.seen(0.5).piece == pytest.approx((recipe.piece + recipe.blind["piece"]) / 2)
+    assert PRESETS["recipe"].seen(0) is PRESETS["recipe"]
+
+
+def test_pieces_two_before_and_beside_stay_below_one_heading() -> None:
+    facts = [(i + 1, 1, "a" if i < 3 else "b", "text", "", "", None) for i in range(5)]
+    shelf = Shelf(facts)
+    assert shelf.second_after(np.arange(1, 6, dtype=np.float32)).tolist() == [0, 0, 1, 0, 0]
+    assert shelf.beside([0, 2, 3]) == [(-1, 1), (1, -1), (-1, 4)]
