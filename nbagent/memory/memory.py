@@ -165,9 +165,12 @@ class Memory:
 
     def _noted(self, path: str) -> str:
         try:
-            return read_note(locate(path, self._roots)).text
+            found = read_note(locate(path, self._roots))
         except OSError as error:
             raise UserError(f"note {path!r} cannot be read ({error.strerror}); check it") from error
+        if found.binary and found.fault:
+            raise UserError(f"note {path!r} {found.fault.cause}; {found.fault.remedy}")
+        return found.text
 
     def _said(self, path: str) -> str:
         found = next((f for f in session_files(self._session_source) if f.name == path), None)

@@ -7,6 +7,7 @@ appended to, under a lock. Names shown are `.nbagent/...` for the project and `~
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -25,6 +26,8 @@ PROJECT_PREFIX: Final = ".nbagent/"
 PERSON_PREFIX: Final = "~/.nbagent/"
 LOCK_TIMEOUT_S: Final = 30.0
 _DAILY: Final = re.compile(r"(?:^|/)memory/(\d{4})-(\d{2})-(\d{2})\.md$")
+NOT_ORDINARY: Final = "is not an ordinary file"
+_ORDINARY_REMEDY: Final = "remove it, or give it another name"
 _LINK_REMEDY: Final = "copy the file there, or name its folder in memory.extra_dirs"
 
 
@@ -116,7 +119,7 @@ def _take(entry: os.DirEntry[str], root: Root, files: list[NoteFile], refused: l
             return None  # the file itself is found where it is
         return refuse(f"links to {printable(target)}, outside of the notes", _LINK_REMEDY)
     if not stat.S_ISREG(found.st_mode):
-        return refuse("is not an ordinary file", "remove it, or give it another name")
+        return refuse(NOT_ORDINARY, _ORDINARY_REMEDY)
     if found.st_size > MAX_NOTE_BYTES:
         size = f"{found.st_size / (1 << 20):,.0f} MiB"
         return refuse(f"has {size}, more than {MAX_NOTE_BYTES >> 20} MiB, and is not searched", "split it")
@@ -140,24 +143,29 @@ def printable(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteText:
-    """A note's text, and what was wrong with it (None: nothing). `content` are its bytes."""
+    """A note's text, and what was wrong with it (None: nothing). `content` are its bytes; a `binary` one has no text."""
 
     text: str
     content: bytes
     fault: Diagnostic | None = None
+    binary: bool = False
 
 
 def read_note(path: Path) -> NoteText:
     """Return a note's text with "\\n" between lines. Binary gives no text; bytes that are not UTF-8 give U+FFFD.
 
+    A pipe or device is not waited for.
+
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, or is no ordinary file.
     """
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, NOT_ORDINARY)
         content = file.read(MAX_NOTE_BYTES + 1)
     if _is_binary(content[:8192]):
         binary = Diagnostic(path=str(path), line=None, cause="is binary and is not searched", remedy="rename it")
-        return NoteText(text="", content=content, fault=binary)
+        return NoteText(text="", content=content, fault=binary, binary=True)
     fault: Diagnostic | None = None
     try:
         text = content.decode("utf-8-sig")
@@ -168,6 +176,10 @@ def read_note(path: Path) -> NoteText:
             path=str(path), line=line, cause="is not UTF-8; what is broken is left out", remedy="save it as UTF-8"
         )
     return NoteText(text=text.replace("\r\n", "\n").replace("\r", "\n"), content=content, fault=fault)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _is_binary(sample: bytes) -> bool:
@@ -209,7 +221,7 @@ def append(path: Path, text: str) -> None:
     the file is as it was before.
 
     Raises:
-        JournalUnwritable: it cannot be written, or is a link.
+        JournalUnwritable: it cannot be written, is a link or no ordinary file.
     """
     from filelock import FileLock, Timeout
 
@@ -227,9 +239,13 @@ def append(path: Path, text: str) -> None:
 
 
 def _append_locked(path: Path, content: bytes) -> None:
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    for name in ("O_BINARY", "O_NOFOLLOW", "O_NONBLOCK"):
+        flags |= getattr(os, name, 0)
     fd = os.open(path, flags, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise _unwritable(path, f"it {NOT_ORDINARY}", _ORDINARY_REMEDY)
         before = os.fstat(fd).st_size
         if before:
             os.lseek(fd, before - 1, os.SEEK_SET)
@@ -270,7 +286,7 @@ def locate(name: str, places: Sequence[Root]) -> Path:
     """Return the file that a note's name means; `MEMORY.md` and `memory/x.md` are the project's, then the person's.
 
     Raises:
-        UserError: the name leads outside of the notes, is no Markdown file, or is a link.
+        UserError: the name leads outside of the notes, is no Markdown file, is a link or no ordinary file.
     """
     if "\0" in name or not name.lower().endswith(".md"):
         raise UserError(f"path {printable(name)!r} is no note; give a path that memory_search returned")
@@ -285,6 +301,8 @@ def locate(name: str, places: Sequence[Root]) -> Path:
                 os.path.realpath(root.folder)
             ) / inner_path(path, root):
                 continue
+            if not path.is_file():
+                raise UserError(f"note {printable(name)!r} {NOT_ORDINARY}; {_ORDINARY_REMEDY}")
             return path
     raise UserError(f"there is no note {printable(name)!r}; notes are MEMORY.md and memory/*.md")
 

@@ -13,7 +13,7 @@ import pytest
 from nbagent.core.errors import JournalUnwritable, UserError
 from nbagent.memory import notes
 from nbagent.memory.memory import Memory
-from nbagent.memory.notes import MAX_NOTE_BYTES, append
+from nbagent.memory.notes import MAX_NOTE_BYTES, append, read_note
 from nbagent.memory.provenance import Provenance, as_item, contradict, provenance_of
 from nbagent.memory.startup import cut_log, cut_note
 from tests.memory.desk import Desk, snippets
@@ -332,3 +332,60 @@ def test_append_waits_for_the_lock_of_another_thread(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(path.read_text().split()) == sorted(f"{n}{i}" for n in "abcd" for i in range(50))
+
+
+WITHOUT_WAITING = """
+import sys
+from pathlib import Path
+from nbagent.core.errors import UserError
+from tests.memory.desk import Desk
+desk = Desk(Path(sys.argv[1]))
+memory = desk.open()
+def refused(fn, *args):
+    try:
+        print("no error", fn(*args))
+    except UserError as error:
+        print(error)
+refused(memory.get, ".nbagent/memory/pipe.md")
+refused(memory.get, "MEMORY.md")
+refused(memory.get, "memory/folder.md")
+refused(memory.add, "a fact")
+refused(memory.append_today, "- a fact")
+print(repr(memory.today_text()), memory.startup_parts()[0], memory.search("alpha"))
+print(*memory.status().diagnostics, sep="\\n")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_among_the_notes_is_refused_and_not_waited_for(desk: Desk, tmp_path: Path) -> None:
+    log(desk).parent.mkdir(parents=True)
+    (log(desk).parent / "folder.md").mkdir()
+    for path in (log(desk), log(desk).parent / "pipe.md", desk.folder / ".nbagent" / "MEMORY.md"):
+        os.mkfifo(path)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_WAITING, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    pipe, note, folder, added, appended, loaded, *status = done.stdout.splitlines() or [done.stderr]
+    why = "is not an ordinary file; remove it, or give it another name"
+    assert pipe == f"note '.nbagent/memory/pipe.md' {why}"
+    assert note == f"note 'MEMORY.md' {why}"
+    assert folder == f"note 'memory/folder.md' {why}"
+    assert added == appended == f"cannot write {log(desk)}: it {why}"
+    assert loaded == "'' () []"
+    assert sum(f": {why}" in line for line in status) >= 3
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_note_that_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.md")
+    with pytest.raises(OSError, match="is not an ordinary file"):
+        read_note(tmp_path / "a.md")
+
+
+def test_get_says_that_a_note_is_binary(desk: Desk) -> None:
+    desk.note("memory/bin.md", b"\x00\x01\xff\xfe" * 50)
+    desk.note("memory/broken.md", b"- caf\xe9\n")
+    memory = desk.open()
+    with pytest.raises(UserError, match=r"note 'memory/bin.md' is binary and is not searched; rename it"):
+        memory.get("memory/bin.md")
+    assert memory.get("memory/broken.md").text == "- caf\ufffd"
