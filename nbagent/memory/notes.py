@@ -143,7 +143,7 @@ def printable(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteText:
-    """A note's text, and what was wrong with it (None: nothing). `content` are its bytes; a `binary` one has no text."""
+    """A note's text, and what was wrong with it (None: nothing). `content` are its bytes; `binary` has no text."""
 
     text: str
     content: bytes
