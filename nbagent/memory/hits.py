@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -39,6 +39,14 @@ class Hit:
     def place(self) -> str:
         """Return "PATH:LINE"."""
         return f"{self.path}:{self.start_line}"
+
+
+class Hits(list[Hit]):
+    """Hits, best first. `behind` is one sentence on an index that could not be brought up to date, "" when it was."""
+
+    def __init__(self, hits: Iterable[Hit] = (), *, behind: str = "") -> None:
+        super().__init__(hits)
+        self.behind = behind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

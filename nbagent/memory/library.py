@@ -30,13 +30,14 @@ SECTION_LIMIT: Final = 100
 PARTNERS: Final = 30  # better hits among which a contradicting one is looked for
 PARTNER_SHARE: Final = 0.5  # of the score of the hit that it contradicts; what is found worse is about something else
 MAX_PAUSE: Final = 64  # searches
+DIRECT_BYTES: Final = 4 << 20  # 4 MiB; so many bytes of notes are read without the index while that is locked
 
 
 class Library:
     """One searchable source. `find` lists what there is, `load` reads one of it."""
 
     def __init__(
-        self, *, path: Path, source: str, recipe: Recipe, embedder: Embedder | None,
+        self, *, path: Path | None, source: str, recipe: Recipe, embedder: Embedder | None,
         find: Callable[[], tuple[list[NoteFile], list[Diagnostic]]], load: Callable[[NoteFile], Loaded],
     ) -> None:  # fmt: skip
         self.index = MemoryIndex(path, recipe.chunking)
@@ -52,11 +53,14 @@ class Library:
         self._faults: dict[str, Diagnostic] = {}
         self._trouble: dict[str, Diagnostic] = {}
         self._pause = self._failures = 0
+        self.behind = ""  # what the last search could not bring up to date, and why
+        self._stand_in: Library | None = None
         self._unembedded: int | None = 1  # from this piece on some may have no vector; None: all have one
 
     def close(self) -> None:
         """Close the index file."""
         self.index.close()
+        self._stand_in = None
 
     def refresh(self) -> None:
         """Bring index and shelf up to the notes; what cannot be done is kept as a Diagnostic."""
@@ -173,14 +177,40 @@ class Library:
         return "keywords and vectors" if have == want else f"keywords and vectors of {have:,} of {want:,} pieces"
 
     def search(self, query: str, count: int, today: str) -> list[Hit]:
-        """Return at most `count` hits, and one more where it contradicts one of them."""
+        """Return at most `count` hits, and one more where it contradicts one of them.
+
+        While the index cannot be brought up to date the notes are read without it; `behind` says so.
+        """
         self.refresh()
+        self.behind = ""
+        if "index" in self._trouble:
+            return self._without_index(query, count, today)
+        self._stand_in = None
+        return self._search(query, count, today)
+
+    def _without_index(self, query: str, count: int, today: str) -> list[Hit]:
+        """Search the notes themselves; where they are too many, the index as it was."""
+        cause = self._trouble["index"].cause
+        files, _ = self._find()
+        if sum(f.size_bytes for f in files) > DIRECT_BYTES:
+            self.behind = f"{cause}, so what was written since may be missing; try again"
+            return self._search(query, count, today)
+        if self._stand_in is None:
+            fast = self.embedder if getattr(self.embedder, "fast", False) else None
+            self._stand_in = Library(
+                path=None, source=self.source, recipe=self.recipe, embedder=fast, find=self._find, load=self._load
+            )
+        self.behind = f"{cause}; the files were read without it"
+        return self._stand_in.search(query, count, today)
+
+    def _search(self, query: str, count: int, today: str) -> list[Hit]:
         terms = query_terms(query)
         try:
             ranked, rows = self._found_rows(query, terms, count, today)
         except IndexBusy as error:
             if not error.broken:
                 self._note("index", str(error), "try again")
+                self.behind = f"{error}, so what is there was not found; try again"
                 return []
             self._replace()
             ranked, rows = self._found_rows(query, terms, count, today)

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeAlias
 from nbagent.core.errors import Diagnostic, UserError
 from nbagent.memory.embedders import Embedder, find_embedder
 from nbagent.memory.flush import FlushPlan, flush_plan
-from nbagent.memory.hits import Excerpt, Hit, SessionSource, Status
+from nbagent.memory.hits import Excerpt, Hit, Hits, SessionSource, Status
 from nbagent.memory.index_parts import Loaded
 from nbagent.memory.library import Library
 from nbagent.memory.notes import (
@@ -118,7 +118,7 @@ class Memory:
                 library.close()
             self._libraries.clear()
 
-    def search(self, query: str, k: int | None = None, sources: Sequence[str] = ("memory",)) -> list[Hit]:
+    def search(self, query: str, k: int | None = None, sources: Sequence[str] = ("memory",)) -> Hits:
         """Return at most `k` hits, best first (None: as many as the preset says).
 
         `sources`: "memory" are notes, "sessions" what was said; where both are asked for they take turns, so that
@@ -132,11 +132,13 @@ class Memory:
             raise UserError(f"source {unknown[0]!r} does not exist; choose among memory, sessions")
         count = self.recipe.max_results if k is None else max(1, k)
         if not query.strip() or not sources:
-            return []
+            return Hits()
         with self._lock:
-            lists = [self._library(s).search(query, count, self.today()) for s in dict.fromkeys(sources)]
+            libraries = [self._library(s) for s in dict.fromkeys(sources)]
+            lists = [library.search(query, count, self.today()) for library in libraries]
+            behind = "; ".join(dict.fromkeys(library.behind for library in libraries if library.behind))
         merged = [hit for group in _in_turns(lists) for hit in group]
-        return merged[:count] if len(lists) > 1 else merged
+        return Hits(merged[:count] if len(lists) > 1 else merged, behind=behind)
 
     def get(self, path: str, from_line: int = 1, lines: int = GET_LINES) -> Excerpt:
         """Return lines of a note exactly as they stand, at most 12,000 characters; `next_line` says where to go on.

@@ -64,7 +64,8 @@ def _search(agent: NotebookAgent, rest: str) -> MemoryHits:
     if not query:
         raise UsageProblem("%memory search: say what to look for, in a few words or as a question")
     hits = agent.session().runner.memory.open().search(query, parsed.k, SOURCES[parsed.sessions])
-    return MemoryHits(query, hits, note="" if parsed.sessions or hits else MORE)
+    notes = (hits.behind, "" if parsed.sessions or hits else MORE)
+    return MemoryHits(query, hits, note="\n".join(filter(None, notes)))
 
 
 def _get(agent: NotebookAgent, rest: str) -> MemoryExcerpt:

@@ -9,6 +9,8 @@ from typing import Any, Protocol, overload
 from nbagent.core.errors import Diagnostic
 from nbagent.notebook.tables import Code, Document, Line, Table, displayable
 
+SHOWN_QUERY_CHARS = 80
+
 
 class WhyView(Protocol):
     """The parts of a score."""
@@ -109,8 +111,9 @@ class MemoryHits(Sequence[HitView]):
 
     def document(self) -> Document:
         """Return what is shown: a table, then each snippet with what its score is made of."""
+        notes = [Line(text=line, dim=True) for line in self.note.split("\n")]
         if not self._hits:
-            return [Line(text=f"Nothing in memory matches {self.query!r}."), Line(text=self.note, dim=True)]
+            return [Line(text=nothing_matches(self.query)), *notes]
         pieces: list[Line | Table | Code] = []
         for number, hit in enumerate(self._hits, 1):
             lines = str(hit.start_line) if hit.start_line == hit.end_line else f"{hit.start_line}-{hit.end_line}"
@@ -120,7 +123,17 @@ class MemoryHits(Sequence[HitView]):
                 pieces.append(Line(text=f"older than {hit.contradicts}, which says otherwise"))
             pieces.append(Code(text=hit.snippet))
             pieces.append(Line(text=why_words(hit.why), dim=True))
-        return [*pieces, Line(text=self.note, dim=True)]
+        return [*pieces, *notes]
+
+
+def nothing_matches(query: str) -> str:
+    """Return the line on a search without hits; a long query is shortened.
+
+    >>> nothing_matches("port"), len(nothing_matches("port " * 2_000)) < 150
+    ("Nothing in memory matches 'port'.", True)
+    """
+    shown = query if len(query) <= SHOWN_QUERY_CHARS else query[: SHOWN_QUERY_CHARS - 1] + "…"
+    return f"Nothing in memory matches {shown!r}."
 
 
 def _origin(provenance: Any) -> str:

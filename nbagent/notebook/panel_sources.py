@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nbagent.notebook.app import NotebookAgent
-from nbagent.notebook.memory_report import why_words
+from nbagent.notebook.memory_report import nothing_matches, why_words
 from nbagent.notebook.panel_facts import Found, NoteLines
 from nbagent.notebook.panel_results import HitRow, SkillRow
 from nbagent.notebook.protocol import CatalogPart
@@ -40,7 +40,7 @@ class SessionMemory:
             )
             for hit in hits
         )  # fmt: skip
-        return Found(rows=rows, note="" if rows else f"Nothing in memory matches {query!r}.")
+        return Found(rows=rows, note=" ".join(filter(None, ("" if rows else nothing_matches(query), hits.behind))))
 
     def read(self, path: str, line: int) -> NoteLines:
         """Return lines of a note from `line` on."""

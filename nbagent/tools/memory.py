@@ -184,18 +184,23 @@ class RememberTool:
 
 
 def hits_text(hits: Sequence[Hit], limit_chars: int) -> str:
-    """Return hits for a model: place, date and origin on one line, then the snippet. Within `limit_chars`."""
+    """Return hits for a model: place, date and origin on one line, then the snippet. Within `limit_chars`.
+
+    What an index that is behind means for them (`Hits.behind`) stands first, or behind the word that there are none.
+    """
+    behind = str(getattr(hits, "behind", ""))
     if not hits:
-        return "Nothing in memory matches. Try other words, or sources=['memory', 'sessions']."
-    parts: list[str] = []
-    room = limit_chars - 100
+        nothing = "Nothing in memory matches. Try other words, or sources=['memory', 'sessions']."
+        return f"{nothing}\n[{behind}]" if behind else nothing
+    parts: list[str] = [f"[{behind}]"] if behind else []
+    room = limit_chars - 100 - sum(map(len, parts))
     for number, hit in enumerate(hits, 1):
         lines = f"{hit.start_line}" if hit.start_line == hit.end_line else f"{hit.start_line}-{hit.end_line}"
         facts = [hit.date, hit.heading, _origin(hit)]
         head = f"{number}. {hit.path}:{lines}" + "".join(f" · {f}" for f in facts if f)
         old = f"\n   (older than {hit.contradicts}, which says otherwise)" if hit.contradicts else ""
         part = f"{head}{old}\n{hit.snippet}"
-        if parts and len(part) > room:
+        if number > 1 and len(part) > room:
             parts.append(f"[{len(hits) - number + 1} more hits; ask for fewer, or more precisely]")
             break
         parts.append(part[:limit_chars])

@@ -34,6 +34,13 @@ def test_no_hits_are_one_sentence_with_the_note_of_the_status() -> None:
     )
 
 
+def test_a_long_query_is_shown_shortened() -> None:
+    shown = repr(MemoryHits("port " * 2_000, [], note="the index was not brought up to date\nMORE"))
+    first, *notes = shown.split("\n")
+    assert first == f"Nothing in memory matches {('port ' * 16)[:79] + '…'!r}."
+    assert notes == ["the index was not brought up to date", "MORE"]
+
+
 def test_an_older_line_that_contradicts_says_so() -> None:
     from dataclasses import replace
 
