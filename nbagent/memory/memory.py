@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from nbagent.core.errors import Diagnostic, UserError
+from nbagent.core.text import clean
 from nbagent.memory.embedders import Embedder, find_embedder
 from nbagent.memory.flush import FlushPlan, flush_plan
 from nbagent.memory.hits import Excerpt, Hit, Hits, SessionSource, Status
@@ -183,11 +184,13 @@ class Memory:
     def add(self, text: str, provenance: Provenance | None = None, *, person: bool = False) -> str:
         """Append a fact to today's log of the project (or the person's) with where it came from; return its name.
 
+        Terminal control sequences and control characters are left out.
+
         Raises:
             UserError: nothing to store, too long, or a secret in it; JournalUnwritable: the disk refuses.
         """
-        fact = text.strip()
-        if not fact.replace("\0", "").strip("-*+ \n"):
+        fact = clean(text).strip()
+        if not fact.strip("-*+ \n"):
             raise UserError("there is nothing to remember in an empty text; give one fact")
         if len(fact) > MAX_FACT_CHARS:
             raise UserError(
@@ -206,13 +209,14 @@ class Memory:
     def append_today(self, text: str, provenance: Provenance | None = None) -> str:
         """Append lines to today's log: the guarded `write` of a flush turn. Returns the note's name.
 
-        They stay as they are, but that each item gets where it came from.
+        They stay as they are, without control characters; each item gets where it came from.
 
         Raises:
             UserError: as `add`.
         """
+        text = clean(text)
         self._refuse_secret(text)
-        if not text.replace("\0", "").strip():
+        if not text.strip():
             raise UserError("there is nothing to remember in an empty text; give one fact a line")
         return self._append(text if provenance is None else with_origin(text, provenance), person=False)
 

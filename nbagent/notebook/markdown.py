@@ -13,6 +13,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from nbagent.core.text import CONTROLS
+from nbagent.core.text import clean as clean
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.renderer import RendererHTML
@@ -27,15 +30,7 @@ HIGHLIGHT_CHARS = 20_000  # a longer code block stays plain: a span around each 
 _LINE_END = re.compile(r"\r\n?|\n")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-_TERMINAL = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b.?", re.DOTALL)
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_SURROGATES = re.compile(r"[\ud800-\udfff]")
 _DIRECTIONS = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
-
-
-def clean(text: str) -> str:
-    """Return `text` without terminal control sequences, control characters and lone surrogates."""
-    return _SURROGATES.sub("\ufffd", _CONTROLS.sub("", _TERMINAL.sub("", text)))
 
 
 def clean_line(text: str) -> str:
@@ -54,7 +49,7 @@ def is_safe_link(url: str) -> bool:
     >>> is_safe_link("https://example.org"), is_safe_link("JavaScript:alert(1)"), is_safe_link("plot.png")
     (True, False, True)
     """
-    bare = _CONTROLS.sub("", url).strip().replace("\n", "").replace("\t", "").lower()
+    bare = CONTROLS.sub("", url).strip().replace("\n", "").replace("\t", "").lower()
     return not _SCHEME.match(bare) or bare.startswith(("http:", "https:", "mailto:"))
 
 

@@ -16,6 +16,7 @@ from nbagent.memory.memory import Memory
 from nbagent.memory.notes import MAX_NOTE_BYTES, append, read_note
 from nbagent.memory.provenance import Provenance, as_item, contradict, provenance_of
 from nbagent.memory.startup import cut_log, cut_note
+from nbagent.notebook.memory_report import MemoryAdded
 from tests.memory.desk import Desk, snippets
 
 HERE = Provenance(turn="t7", cell="a1b2")
@@ -389,3 +390,30 @@ def test_get_says_that_a_note_is_binary(desk: Desk) -> None:
     with pytest.raises(UserError, match=r"note 'memory/bin.md' is binary and is not searched; rename it"):
         memory.get("memory/bin.md")
     assert memory.get("memory/broken.md").text == "- caf\ufffd"
+
+
+ESCAPED = "the \x1b[31mport\x1b[0m is\x07 80\ud80080\x9b \x1b]0;title\x07end"
+
+
+@pytest.mark.parametrize("way", ["add", "append_today"])
+def test_what_is_stored_is_what_is_shown(desk: Desk, way: str) -> None:
+    memory = desk.open()
+    getattr(memory, way)(ESCAPED)
+    stored = log(desk).read_text(encoding="utf-8").removeprefix("- ")
+    assert stored == "the port is 80\ufffd80 end\n"
+    assert stored.strip() in repr(MemoryAdded(path="x", text=ESCAPED))
+
+
+@pytest.mark.parametrize("way", ["add", "append_today"])
+@pytest.mark.parametrize("text", ["\x1b[0m", " \x07\n", "\x1b]0;title\x07"])
+def test_control_characters_alone_are_not_remembered(desk: Desk, way: str, text: str) -> None:
+    with pytest.raises(UserError, match="nothing to remember"):
+        getattr(desk.open(), way)(text)
+    assert not log(desk).exists()
+
+
+def test_a_secret_split_by_a_control_character_is_refused(desk: Desk) -> None:
+    memory = desk.open(scrub=lambda t: t.replace("hf_secret", "[secret]"))
+    for store in (memory.add, memory.append_today):
+        with pytest.raises(UserError, match="key or password"):
+            store("the token is hf_\x1b[0msecret")
