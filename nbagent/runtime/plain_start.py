@@ -83,6 +83,8 @@ def _is_project(folder: str) -> bool:
 
 def _is_doubtful(path: str) -> bool:
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            return True
         with open(path, "rb") as file:
             raw = file.read()
     except FileNotFoundError:

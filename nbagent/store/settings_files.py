@@ -134,6 +134,8 @@ def expanded(path: str, base: Path | None) -> str:
 
 def _read_text(path: Path) -> str | None:
     try:
+        if path.is_fifo():  # reading it would wait for somebody to write
+            raise SettingsError(f"cannot read {path}: it is not an ordinary file; remove it, or give it another name")
         return path.read_bytes().decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -145,7 +147,7 @@ def _read_text(path: Path) -> str | None:
 
 def _text_or_empty(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8", "replace")
+        return "" if path.is_fifo() else path.read_bytes().decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -253,3 +255,35 @@ def test_options_of_one_cell_make_new_settings(place: Place) -> None:
     assert settings.mode == "ask"
     with pytest.raises(SettingsError, match="%%agent option"):
         settings.with_options("%%agent option", {"mode": "wild"})
+
+
+WITHOUT_WAITING = """
+import sys
+from nbagent.core.errors import SettingsError
+from nbagent.runtime.plain_start import plain_start
+from nbagent.store.settings import load_settings
+home, folder = sys.argv[1:]
+print(plain_start(folder, {"NBAGENT_HOME": home + "/none"}))
+for place in (home, home + "/none"):
+    try:
+        print(*load_settings(folder, {"NBAGENT_HOME": place}).diagnostics, sep="\\n")
+    except SettingsError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_in_place_of_settings_is_not_waited_for(tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "project"
+    for path in (home / "settings.toml", folder / "pyproject.toml"):
+        path.parent.mkdir()
+        os.mkfifo(path)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_WAITING, str(home), str(folder)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    why = "it is not an ordinary file; remove it, or give it another name"
+    glance, person, project = done.stdout.splitlines() or ["", "", done.stderr]
+    assert glance == "None"
+    assert person == f"cannot read {home / 'settings.toml'}: {why}"
+    assert f"cannot read {folder / 'pyproject.toml'}: {why}" in project
