@@ -60,7 +60,12 @@ class Library:
     def close(self) -> None:
         """Close the index file."""
         self.index.close()
-        self._stand_in = None
+        self._drop_stand_in()
+
+    def _drop_stand_in(self) -> None:
+        if self._stand_in is not None:
+            self._stand_in.close()
+            self._stand_in = None
 
     def refresh(self) -> None:
         """Bring index and shelf up to the notes; what cannot be done is kept as a Diagnostic."""
@@ -73,7 +78,7 @@ class Library:
         except IndexBusy as error:
             if error.broken and self.index.path is not None:
                 return self._replace()
-            self._note("index", str(error), "search uses it as it was; try again")
+            self._note("index", str(error), "until then a search reads the notes without it; try again")
             return None
         if change.files_read:
             names = {f.name for f in files}
@@ -185,7 +190,7 @@ class Library:
         self.behind = ""
         if "index" in self._trouble:
             return self._without_index(query, count, today)
-        self._stand_in = None
+        self._drop_stand_in()
         return self._search(query, count, today)
 
     def _without_index(self, query: str, count: int, today: str) -> list[Hit]:

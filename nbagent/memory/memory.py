@@ -1,7 +1,7 @@
 """Memory: notes, their index and an embedder behind one door. It owns no clock: the day is asked for.
 
 Every search first looks whether notes changed. What fails (embedder, index, a file) is said in the status, and
-the search answers with what is left: keywords, or the index as it was.
+the search answers with what is left: keywords, the notes themselves, or the index as it was.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbagent.core.entries import Compaction, ToolResult
+from nbagent.core.errors import SettingsError
 from nbagent.models.scripted import calls, says
 from tests.runtime.lab import Lab, result_texts
 
@@ -103,11 +104,9 @@ def test_contradicting_facts_come_together_newer_first(lab: Lab) -> None:
     assert "(older than .nbagent/memory/2026-11-20.md:1, which says otherwise)" in text
 
 
-def test_a_wrong_preset_is_a_result_that_says_so(lab: Lab) -> None:
-    lab.open([[calls("memory_search", query="x")], says("ok")], memory__preset="nope")
-    done = lab.send("hi")
-    assert "memory.preset = 'nope'" in result_texts(lab.requests[-1])[0]
-    assert done.output.outcome == "completed"
+def test_a_wrong_preset_is_refused_before_a_session_begins(lab: Lab) -> None:
+    with pytest.raises(SettingsError, match=r"memory\.preset = 'nope'"):
+        lab.open([says("ok")], memory__preset="nope")
 
 
 # ---------------------------------------------------------------- sessions as a source
