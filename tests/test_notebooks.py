@@ -271,7 +271,7 @@ def test_a_recording_says_that_it_was_scripted_and_holds_every_turn(name: str) -
     assert recorded.source == "scripted"
     assert f"scripts/{name}.json" in recorded.about
     sources = ["".join(c["source"]) for c in code_cells(name).values()]
-    prompts = [s.removeprefix("%%agent\n") for s in sources if s.startswith("%%agent")]
+    prompts = [s.partition("\n")[2] for s in sources if s.startswith("%%agent")]
     used = [s.removeprefix("%skills run ").split(" ", 1) for s in sources if s.startswith("%skills run ")]
     prompts += [f"Use the skill {skill}: {arguments}" for skill, arguments in used]
     assert [t.prompt[0]["text"].strip() for t in recorded.turns] == prompts

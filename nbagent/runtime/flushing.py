@@ -164,6 +164,7 @@ class Flush:
         request = engine.ask(fold, self.tools.plan.prompt, replace(style, reply_tokens=REPLY_TOKENS), drop)
         if request is None:
             return (yield from self._ended(fold, failed="the conversation does not fit the window, even shortened"))
+        request = replace(request, breakpoints=request.breakpoints[:-1])  # its own question is read by nobody again
         before = self.tools.stored
         for _ in range(MAX_STEPS):
             response: Response = yield CallModel(request=request, step=0, purpose=SOURCE)
