@@ -194,9 +194,9 @@ def collect_moves(path: Sequence[Entry]) -> Moves:
         if isinstance(body, TurnStart | Compaction | Restore):
             speaking.take(entry)
         voices.append(speaking.now)
+        if isinstance(body, AssistantMessage) and summarises(body):
+            moves.summarise(entry)
         if isinstance(body, AssistantMessage) and speaks(body):
-            if summarises(body):
-                moves.summarise(entry)
             if last in asked:
                 asked[last] = min(i, moves.hidden_at(last))  # behind a note it stays as it was before the note
             last = i
@@ -243,8 +243,8 @@ def whole_blocks(body: AssistantMessage) -> tuple[Block, ...]:
 
 
 def speaks(body: AssistantMessage) -> bool:
-    """Tell whether a reply holds something besides thinking; else it is not sent back."""
-    return not all(map(is_thinking, whole_blocks(body)))
+    """Tell whether a reply holds something besides thinking and a provider's note; else it ends no tool loop."""
+    return not all(is_thinking(b) or is_provider_note(b) for b in whole_blocks(body))
 
 
 def summarises(body: Body) -> bool:

@@ -250,7 +250,8 @@ class ViewFold:
         calls = [b for b in body.blocks if is_tool_call(b)]
         thinks = len(spoken) < len(blocks)
         self._cut = body.cut
-        self._bound = entry_id if calls and thinks else None
+        if not all(map(is_provider_note, spoken)):  # a note alone may be taken back: it ends no loop
+            self._bound = entry_id if calls and thinks else None
         if self._role is None:
             self._piece(entry_id, "user", (text_block(NO_TEXT),), "messages")
         if thinks:
