@@ -20,7 +20,8 @@ def place(tmp_path):
     return Place(tmp_path)
 
 
-def test_openclaw_1_managed_takes_the_place_of_bundled(place):
+def test_managed_takes_the_place_of_bundled(place):
+    """openclaw 1."""
     skill(place.bundled / "demo", "demo")
     skill(place.managed / "demo", "demo")
     found = place.load()
@@ -28,7 +29,8 @@ def test_openclaw_1_managed_takes_the_place_of_bundled(place):
     assert found[0].source == "managed"
 
 
-def test_openclaw_2_workspace_goes_before_project_before_personal(place):
+def test_workspace_goes_before_project_before_personal(place):
+    """openclaw 2."""
     for root, source in (
         (place.personal, "agents-personal"),
         (place.agents, "agents-project"),
@@ -49,30 +51,35 @@ def test_folders_of_claude_code_stand_just_below_those_of_agents(place):
         assert place.load()[0].source == source
 
 
-def test_openclaw_4_skills_collide_by_name_not_by_folder(place):
+def test_skills_collide_by_name_not_by_folder(place):
+    """openclaw 4."""
     skill(place.bundled / "one", "demo")
     path = skill(place.workspace / "two", "demo")
     found = place.load()
-    assert [s.path for s in found] == [str(path)]
+    assert [(s.path, s.source) for s in found] == [(str(path), "workspace")]
 
 
-def test_claude_22_a_replaced_skill_is_named_with_its_path(place):
+def test_a_replaced_skill_is_named_with_its_path(place):
+    """claude 22."""
     loser = skill(place.personal / "deploy", "deploy")
     winner = skill(place.workspace / "deploy", "deploy")
     found = place.load()
+    assert [(s.name, s.path) for s in found] == [("deploy", str(winner))]
     (note,) = found.diagnostics
     assert note.path == str(loser)
     assert str(winner) in note.cause
 
 
-def test_openclaw_5_a_root_with_its_own_skill_holds_only_that(place, tmp_path):
+def test_a_root_with_its_own_skill_holds_only_that(place, tmp_path):
+    """openclaw 5."""
     root = tmp_path / "single"
     skill(root, "single")
     skill(root / "sub", "sub")
     assert names(place.load(extra_dirs=(str(root),))) == ["single"]
 
 
-def test_openclaw_7_a_broken_skill_stops_the_descent(place):
+def test_a_broken_skill_stops_the_descent(place):
+    """openclaw 7."""
     (place.workspace / "broken").mkdir(parents=True)
     (place.workspace / "broken" / "SKILL.md").write_text("---\nname: x\n")
     skill(place.workspace / "broken" / "nested", "nested")
@@ -81,7 +88,8 @@ def test_openclaw_7_a_broken_skill_stops_the_descent(place):
     assert "never closed" in causes(found)
 
 
-def test_openclaw_8_a_repository_given_as_folder_is_searched_in_its_skills(place, tmp_path):
+def test_a_repository_given_as_folder_is_searched_in_its_skills(place, tmp_path):
+    """openclaw 8."""
     root = tmp_path / "repository"
     skill(root / "skills" / "group" / "deeper" / "a", "a")
     skill(root / "examples" / "b", "b")
@@ -96,14 +104,16 @@ def test_grouped_folders_are_followed_to_their_depth(place, tmp_path):
     assert names(place.load(extra_dirs=(str(tmp_path / "extra"),))) == ["six", "two"]
 
 
-def test_openclaw_10_claude_20_hidden_folders_and_packages_are_never_scanned(place):
+def test_hidden_folders_and_packages_are_never_scanned(place):
+    """openclaw 10; claude 20."""
     for odd in (".hidden", ".git", "node_modules/x", "node_modules/x/skills/y", "a/.git/b"):
         skill(place.workspace / odd, "odd")
     skill(place.workspace / "demo", "demo")
     assert names(place.load()) == ["demo"]
 
 
-def test_openclaw_14_a_broken_skill_leaves_its_siblings(place):
+def test_a_broken_skill_leaves_its_siblings(place):
+    """openclaw 14."""
     for name in ("a", "c"):
         skill(place.workspace / name, name)
     (place.workspace / "b").mkdir()
@@ -113,7 +123,8 @@ def test_openclaw_14_a_broken_skill_leaves_its_siblings(place):
     assert str(place.workspace / "b" / "SKILL.md") in causes(found)
 
 
-def test_openclaw_25_164_links_out_of_a_project_are_refused_with_their_reason(place, tmp_path):
+def test_links_out_of_a_project_are_refused_with_their_reason(place, tmp_path):
+    """openclaw 25, 164."""
     outside = skill(tmp_path / "outside" / "a", "a")
     elsewhere = skill(place.project / "tools" / "c", "c")
     place.workspace.mkdir()
@@ -130,7 +141,8 @@ def test_openclaw_25_164_links_out_of_a_project_are_refused_with_their_reason(pl
     }
 
 
-def test_openclaw_163_a_person_may_link_folders_but_not_a_file_out_of_them(place, tmp_path):
+def test_a_person_may_link_folders_but_not_a_file_out_of_them(place, tmp_path):
+    """openclaw 25, 163."""
     source = skill(tmp_path / "src" / "linked", "linked")
     bad = skill(tmp_path / "src" / "bad", "bad")
     bad.unlink()
@@ -233,6 +245,22 @@ def test_latin_1_and_nul_are_named_and_stop_nothing(place, raw):
     assert f"{place.workspace / 'b' / 'SKILL.md'}:" in causes(found)
 
 
+def test_descriptions_that_begin_oddly_and_a_byte_order_mark_stop_no_scan(place):
+    """claude 1, 8."""
+    odd = {"tick": "`x` does", "at": "@x does", "beta": "[beta] x", "quote": '"foo" bar'}
+    for name, description in odd.items():
+        skill(place.workspace / name, name, description)
+    path = skill(place.workspace / "marked", "marked", "Does it.")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    found = place.load()
+    assert found.named("marked").description == "Does it."
+    assert "\ufeff" not in invoke(found, "marked").text()
+    for name, description in odd.items():
+        listed = found.named(name)
+        assert listed is None or listed.description == description
+        assert str(place.workspace / name / "SKILL.md") in causes(found)
+
+
 def test_names_that_differ_in_case_or_unicode_form_are_one(place):
     skill(place.bundled / "x", "Résumé")
     skill(place.workspace / "y", unicodedata.normalize("NFD", "résumé"))
@@ -260,7 +288,8 @@ def test_what_a_limit_cuts_is_counted(place):
     assert len(place.load()) == 205
 
 
-def test_openclaw_166_a_new_a_changed_and_a_removed_skill_are_seen_at_the_next_turn(place):
+def test_a_new_a_changed_and_a_removed_skill_are_seen_at_the_next_turn(place):
+    """openclaw 166."""
     path = skill(place.workspace / "a", "a")
     first = place.load()
     skill(place.workspace / "b", "b")

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from nbagent.core.errors import ToolError
 from nbagent.skills.gating import Host, Rules, gate
+from nbagent.skills.opening import invoke
 from tests.skills.builders import Place, names, parsed, skill
 
 
@@ -22,19 +24,22 @@ def verdict(
     return gate(parsed(text).manifest, source, rules=Rules(**rules), host=host, trusted=trusted)
 
 
-def test_openclaw_16_all_bins_and_any_of_any_bins():
+def test_all_bins_and_any_of_any_bins():
+    """openclaw 16."""
     assert "needs b on PATH" in verdict({"requires": {"bins": ["a", "b"]}}, programs="a").reason
     assert verdict({"requires": {"bins": ["a", "b"]}}, programs="ab").visible
     assert verdict({"requires": {"anyBins": ["a", "b"]}}, programs="b").visible
     assert "one of a, b" in verdict({"requires": {"anyBins": ["a", "b"]}}).reason
 
 
-def test_openclaw_17_always_goes_before_bins_and_after_the_system():
+def test_always_goes_before_bins_and_after_the_system():
+    """openclaw 17."""
     assert verdict({"always": True, "requires": {"bins": ["a"]}}).visible
     assert "darwin" in verdict({"always": True, "os": ["darwin"]}).reason
 
 
-def test_openclaw_19_a_key_in_the_settings_stands_for_the_primary_variable():
+def test_a_key_in_the_settings_stands_for_the_primary_variable():
+    """openclaw 19."""
     asked = {"requires": {"env": ["KEY"]}, "primaryEnv": "KEY"}
     assert verdict(asked, entries={"demo": {"apiKey": "x"}}).visible
     assert verdict(asked, entries={"demo": {"env": {"KEY": "x"}}}).visible
@@ -42,7 +47,8 @@ def test_openclaw_19_a_key_in_the_settings_stands_for_the_primary_variable():
     assert "KEY" in verdict({"requires": {"env": ["KEY"]}}, entries={"demo": {"apiKey": "x"}}).reason
 
 
-def test_openclaw_20_the_list_of_bundled_ones_binds_only_them(tmp_path):
+def test_the_list_of_bundled_ones_binds_only_them(tmp_path):
+    """openclaw 20."""
     place = Place(tmp_path)
     for name in ("one", "two"):
         skill(place.bundled / name, name)
@@ -53,7 +59,8 @@ def test_openclaw_20_the_list_of_bundled_ones_binds_only_them(tmp_path):
     assert names(place.load()) == ["one", "three", "two"]
 
 
-def test_openclaw_22_hidden_from_the_model_but_for_the_person(tmp_path):
+def test_hidden_from_the_model_but_for_the_person(tmp_path):
+    """openclaw 22."""
     place = Place(tmp_path)
     skill(place.workspace / "demo", "demo", disable_model_invocation="true")
     found = place.load()
@@ -116,20 +123,25 @@ def test_a_program_that_is_installed_later_is_seen(tmp_path):
     assert names(place.load(first, environ=environ)) == ["demo"]
 
 
-def test_claude_23_skills_of_a_project_wait_for_trust(tmp_path):
+def test_skills_of_a_project_wait_for_trust(tmp_path):
+    """claude 23."""
     place = Place(tmp_path)
     mine = skill(place.managed / "deploy", "deploy")
     skill(place.workspace / "deploy", "deploy", allowed_tools="shell")
-    skill(place.workspace / "other", "other")
+    skill(place.workspace / "other", "other", body="!`touch hit`\n")
     found = place.load(trusted=False)
     assert [(s.name, s.path) for s in found.visible] == [("deploy", str(mine))]
     assert "nbagent trust" in found.named("other").reason
     assert not found.named("other").usable
+    for by_model in (True, False):
+        with pytest.raises(ToolError, match="nbagent trust"):
+            invoke(found, "other", by_model=by_model)
     assert names(place.load(trusted=False, trust=("other",))) == ["deploy", "other"]
     assert place.load().named("deploy").source == "workspace"
 
 
-def test_openclaw_13_without_a_description_the_model_is_not_told(tmp_path):
+def test_without_a_description_the_model_is_not_told(tmp_path):
+    """openclaw 13."""
     place = Place(tmp_path)
     skill(place.workspace / "bare", None, "", body="Just text.\n")
     skill(place.workspace / "demo", "demo")

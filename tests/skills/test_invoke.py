@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import io
 import os
 import subprocess
 
@@ -17,13 +19,15 @@ def text(body: str, arguments: str = "", **given) -> str:
     return render(body, arguments, **given).text()
 
 
-def test_claude_31_arguments_without_a_place_are_added_once():
+def test_arguments_without_a_place_are_added_once():
+    """claude 31."""
     assert text("Do it.", "123") == "Do it.\n\nARGUMENTS: 123"
     assert text("Do $ARGUMENTS.", "123") == "Do 123."
     assert text("Do it.") == "Do it."
 
 
-def test_claude_32_values_are_not_expanded_again():
+def test_values_are_not_expanded_again():
+    """claude 32."""
     assert text("A=$0 B=$1", "'$1' x") == "A=$1 B=x"
     assert (
         text("$ARGUMENTS", "$0 ${CLAUDE_SKILL_DIR} !`id`", variables={"CLAUDE_SKILL_DIR": "/x"})
@@ -31,7 +35,8 @@ def test_claude_32_values_are_not_expanded_again():
     )
 
 
-def test_claude_34_a_declared_name_is_taken_literally():
+def test_a_declared_name_is_taken_literally():
+    """claude 34."""
     assert text("go $a.b( now $axb(", "x", names=["a.b("]) == "go x now $axb("
     assert text("$from to $to, $toes", "1 2", names=["from", "to"]) == "1 to 2, $toes"
 
@@ -42,11 +47,15 @@ def test_what_was_not_given():
     assert text("$0 'open", "it's here") == "it's 'open"
 
 
-def test_claude_35_commands_stand_at_a_line_start_or_after_a_blank_and_run_once():
+def test_commands_stand_at_a_line_start_or_after_a_blank_and_run_once():
+    """claude 35."""
     found = render("KEY=!`id`\n!`echo '!`whoami'`'`\n and !`date` too")
     assert [c.text for c in found.commands] == ["echo '!`whoami'", "date"]
     assert found.text(["!`whoami`", "now\n"]) == "KEY=!`id`\n!`whoami`'`\n and now too"
     assert "no permission" in found.text()
+    nested = render("KEY=!`id`\n!`echo '!`whoami`'`")
+    assert [c.text for c in nested.commands] == ["echo '!`whoami`'"]
+    assert nested.text(["!`whoami`\n"]) == "KEY=!`id`\n!`whoami`"
     assert render("!`echo it's`").commands[0].text == "echo it's"
     assert render("```!\nls\npwd\n```\nx").commands[0].text == "ls\npwd"
 
@@ -66,21 +75,32 @@ def test_a_value_cannot_become_code_in_a_command(evil, tmp_path):
     assert done.stdout.startswith(evil)
 
 
-def test_claude_37_resources_are_named_not_read_and_the_list_says_that_it_is_cut(tmp_path):
+def _noting(original, opened):
+    return lambda path, *more, **given: opened.append(str(path)) or original(path, *more, **given)
+
+
+def test_resources_are_named_not_read_and_the_list_says_that_it_is_cut(tmp_path, monkeypatch):
+    """claude 37."""
     place = Place(tmp_path)
     folder = skill(place.workspace / "demo", "demo").parent
     for i in range(500):
         (folder / f"f{i:03d}.txt").write_text("SECRET")
     (folder / "assets").mkdir()
     (folder / "assets" / "big.bin").write_bytes(b"0" * 3_000_000)
-    found = invoke(place.load(), "demo")
+    catalog, opened = place.load(), []
+    for module in (os, io, builtins):
+        monkeypatch.setattr(module, "open", _noting(module.open, opened))
+    found = invoke(catalog, "demo")
+    monkeypatch.undo()
+    assert opened == [str(folder / "SKILL.md")]
     assert len(found.resources.paths) == 40
     assert found.resources.more == 461
     assert "461 more, not listed" in found.text()
     assert "SECRET" not in found.text()
 
 
-def test_claude_38_a_fork_does_not_run_itself_again(tmp_path):
+def test_a_fork_does_not_run_itself_again(tmp_path):
+    """claude 38."""
     place = Place(tmp_path)
     skill(place.workspace / "demo", "demo", context="fork", body="Use the skill demo.")
     found = invoke(place.load(), "demo")

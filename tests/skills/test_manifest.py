@@ -26,7 +26,8 @@ def of(raw: bytes | str, folder: str = "demo"):
 GOOD = "---\nname: demo\ndescription: Does it.\n---\n\n# Demo\n\nBody.\n"
 
 
-def test_claude_1_a_byte_order_mark_changes_nothing():
+def test_a_byte_order_mark_changes_nothing():
+    """claude 1."""
     found = of(b"\xef\xbb\xbf" + GOOD.encode())
     assert found.manifest == of(GOOD).manifest
     assert "\ufeff" not in found.body
@@ -34,28 +35,32 @@ def test_claude_1_a_byte_order_mark_changes_nothing():
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
-def test_claude_2_line_ends_change_nothing(end):
+def test_line_ends_change_nothing(end):
+    """claude 2."""
     assert of(GOOD.replace("\n", end)) == of(GOOD)
     assert of(GOOD.replace("\n", end, 3)) == of(GOOD)  # mixed
 
 
 @pytest.mark.parametrize(
-    "text", ["---\nname: demo\ndescription: x\n\nBody\n", "---\nname: demo\n...\nBody\n\n---\nmore\n"]
+    "text", ["---\nname: demo\ndescription: x\n\nBody\n", "---\nname: demo\n...\nBody\n\n---\nmore\n", "---\nname: demo\ndescription: x\n...\nBody\n"]
 )
-def test_claude_4_openclaw_14_frontmatter_that_is_not_closed_skips_the_skill_and_says_so(text):
+def test_frontmatter_that_is_not_closed_skips_the_skill_and_says_so(text):
+    """claude 4; openclaw 14."""
     found = of(text)
     assert found.manifest is None
     assert found.diagnostics[0].line == 1
     assert "closed" in found.diagnostics[0].cause
 
 
-def test_claude_5_dashes_inside_a_description_are_text():
+def test_dashes_inside_a_description_are_text():
+    """claude 5."""
     found = described("a --- b")
     assert found.manifest.description == "a --- b"
     assert found.body == "Body."
 
 
-def test_claude_7_a_number_sign_is_kept_and_reported():
+def test_a_number_sign_is_kept_and_reported():
+    """claude 7."""
     found = described("C # code helper")
     assert found.manifest.description == "C # code helper"
     assert "' #'" in found.diagnostics[0].cause
@@ -64,32 +69,37 @@ def test_claude_7_a_number_sign_is_kept_and_reported():
 @pytest.mark.parametrize(
     "text", ["`x` does", "@x does", "[beta] x", '"foo" bar', "*bold* x", "%x", "> x", "!x: y", "- x"]
 )
-def test_claude_8_a_leading_indicator_is_text_or_is_reported(text):
+def test_a_leading_indicator_is_text_or_is_reported(text):
+    """claude 8."""
     found = described(text)
     assert found.diagnostics
     assert found.manifest is None or found.manifest.description == text
 
 
-def test_claude_10_a_list_as_description_is_joined_and_reported():
+def test_a_list_as_description_is_joined_and_reported():
+    """claude 10."""
     found = parsed("name: demo\ndescription:\n  - reads\n  - writes")
     assert found.manifest.description == "reads, writes"
     assert "list" in found.diagnostics[0].cause
 
 
-def test_claude_11_an_argument_hint_in_brackets_is_text():
+def test_an_argument_hint_in_brackets_is_text():
+    """claude 11."""
     found = parsed("name: demo\ndescription: x\nargument-hint: [topic: foo | bar]")
     assert found.manifest.argument_hint == "[topic: foo | bar]"
     assert found.diagnostics == ()
 
 
-def test_claude_13_of_two_fields_with_one_name_the_last_counts_in_both_readers():
+def test_of_two_fields_with_one_name_the_last_counts_in_both_readers():
+    """claude 13."""
     head = "name: one\nname: two\ndescription: x"
     plain, events = parsed(head, folder="two"), parsed(head + "\nother: >\n  folded", folder="two")
     assert plain.manifest.name == events.manifest.name == "two"
     assert all("twice" in p.diagnostics[0].cause and p.diagnostics[0].line == 3 for p in (plain, events))
 
 
-def test_claude_14_tags_and_alias_bombs_run_and_cost_nothing():
+def test_tags_and_alias_bombs_run_and_cost_nothing():
+    """claude 14."""
     bomb = "metadata:\n  a0: &a0 [x, x]\n" + "".join(
         f"  a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 11)
     )
@@ -106,7 +116,8 @@ def test_claude_14_tags_and_alias_bombs_run_and_cost_nothing():
     assert "aliases" in bombed.diagnostics[0].cause
 
 
-def test_claude_16_a_name_and_its_folder_may_differ_in_unicode_form():
+def test_a_name_and_its_folder_may_differ_in_unicode_form():
+    """claude 16."""
     nfd, nfc = unicodedata.normalize("NFD", "café"), unicodedata.normalize("NFC", "café")
     found = parsed(f"name: {nfd}\ndescription: x", folder=nfc)
     assert found.diagnostics == ()
@@ -123,25 +134,29 @@ def test_claude_16_a_name_and_its_folder_may_differ_in_unicode_form():
         ("a", "𝄞" * 1025, True),
     ],
 )
-def test_claude_17_what_is_too_long_is_reported_and_loads(name, description, reported):
+def test_what_is_too_long_is_reported_and_loads(name, description, reported):
+    """claude 17."""
     found = parsed(f"name: {name}\ndescription: {description}", folder=name)
     assert found.manifest.name == name
     assert found.manifest.description == description
     assert bool(found.diagnostics) == reported
 
 
-def test_claude_19_neither_description_nor_text_is_nothing():
+def test_neither_description_nor_text_is_nothing():
+    """claude 19."""
     found = parsed("name: demo", body="\n")
     assert found.manifest is None
     assert "neither" in found.diagnostics[0].cause
 
 
-def test_openclaw_11_an_unquoted_colon_keeps_the_whole_text():
+def test_an_unquoted_colon_keeps_the_whole_text():
+    """openclaw 11."""
     assert described("Use when: foo").manifest.description == "Use when: foo"
     assert described("a: b: [c").manifest.description == "a: b: [c"
 
 
-def test_openclaw_13_the_folder_gives_the_name_and_the_text_a_description_for_the_person():
+def test_the_folder_gives_the_name_and_the_text_a_description_for_the_person():
+    """openclaw 13."""
     assert parsed("description: x").manifest.name == "demo"
     found = parsed("name: demo", body="# Head\n\nReads things.\n")
     assert found.manifest.derived

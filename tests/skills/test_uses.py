@@ -20,22 +20,21 @@ def attached(entries, body="word " * 6_000):
     return attach_after_compaction(skills_in_use(entries), lambda u: body)
 
 
-def test_claude_40_the_five_newest_come_back_within_5_000_and_25_000_tokens():
+def test_the_five_newest_come_back_within_5_000_and_25_000_tokens():
+    """claude 40."""
     entries = path_of(*(use(f"s{i}") for i in range(7)))
-    text = attached(entries)
+    body = " ".join(f"word{i}" for i in range(6_000))
+    text = attached(entries, body)
     assert [n for n in range(7) if f'name="s{n}"' in text] == [2, 3, 4, 5, 6]
     assert text.index('"s6"') < text.index('"s5"')
     parts = text.split("\n\n<skill_reference")[1:]
     assert all(4_500 < estimate_tokens("<skill_reference" + p, "claude-4.7") <= 5_000 for p in parts)
+    assert all(body.startswith(p.partition(">\n")[2].partition("\n")[0]) for p in parts)
     assert estimate_tokens(text, "claude-4.7") <= 25_000
 
 
-def test_claude_41_by_hand_and_automatically_the_same_text():
-    entries = path_of(use("deploy"))
-    assert attached(entries) == attached(list(entries)) != ""
-
-
-def test_claude_43_what_comes_back_is_a_reference_without_fresh_arguments():
+def test_what_comes_back_is_a_reference_without_fresh_arguments():
+    """claude 43."""
     entries = path_of(use("deploy", arguments="production now"), UserMessage(blocks=(text_block("thanks"),)))
     text = attached(entries, "Deploy $ARGUMENTS. Then !`date`.")
     assert "reference only" in text
@@ -45,7 +44,8 @@ def test_claude_43_what_comes_back_is_a_reference_without_fresh_arguments():
     assert "!`date`" in text
 
 
-def test_claude_44_skills_of_a_sub_agent_do_not_come_back():
+def test_skills_of_a_sub_agent_do_not_come_back():
+    """claude 44."""
     assert attached(path_of(use("inner", agent="explorer"))) == ""
 
 
