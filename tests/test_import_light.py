@@ -77,6 +77,13 @@ def test_loading_the_extension_imports_what_registers_it_and_no_more(tmp_path: P
     assert modules_after(ran, tmp_path) == LIGHT
 
 
+def test_loading_the_extension_brings_in_no_sdk() -> None:
+    """claude 82."""
+    found = loaded_by(LOAD.format(more="").rpartition("print")[0])
+    assert "nbagent" in found
+    assert "anthropic" not in found
+
+
 def test_the_first_magic_imports_what_it_needs(tmp_path: Path) -> None:
     assert "nbagent.notebook.app" in modules_after("shell.run_line_magic('agent', 'help')", tmp_path)
 

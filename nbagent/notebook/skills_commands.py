@@ -114,8 +114,9 @@ def _show(agent: NotebookAgent, rest: str) -> SkillReport:
     skill = _named(agent, rest, "show")
     found = agent.session().runner.skills.diagnostics_of(skill.name)
     return SkillReport(
-        skill=skill, text=skill_text(skill), path=agent.shown(Path(skill.path)), diagnostics=_shown(agent, found)
-    )
+        skill=skill, text=skill_text(skill), path=agent.shown(Path(skill.path)), diagnostics=_shown(agent, found),
+        arguments=skill.manifest.argument_hint,
+    )  # fmt: skip
 
 
 def _why(agent: NotebookAgent, rest: str) -> WhyReport:

@@ -121,18 +121,20 @@ def faults(diagnostics: Sequence[Diagnostic]) -> list[Line]:
 @displayable
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SkillReport:
-    """One skill with its text; `path` is its file as it is shown, "" for the skill's own."""
+    """One skill with its text; `path` is its file as shown, "" for the skill's own, `arguments` its hint of them."""
 
     skill: SkillRow
     text: str
     path: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
+    arguments: str = ""
 
     def document(self) -> Document:
         """Return what is shown."""
         s = self.skill
         rows = [("source", s.source), ("file", self.path or s.path)]
         rows += [("visible", "yes" if s.visible else f"no: {s.reason}")]
+        rows += [("arguments", self.arguments)] if self.arguments else []
         rows += [("description", s.description), ("in every request", f"{s.tokens:,} tokens")]
         rows += [("when used", f"about {s.body_tokens:,} tokens"), ("uses", f"{s.uses:,}")]
         return [Table(head=("skill", s.name), rows=tuple(rows)), Code(text=self.text), *faults(self.diagnostics)]

@@ -85,7 +85,12 @@ class SessionSkills:
         return self.look().prompt
 
     def hidden_tools(self) -> frozenset[str]:
-        """Return which of the tools for skills a new conversation does not get."""
+        """Return which of the tools for skills a new conversation does not get: without a skill none of them.
+
+        A skill that comes later is told with its file, which `read` opens.
+        """
+        if not self.catalog.visible:
+            return TOOLS
         return TOOLS - {OFFERED.get(self.settings().skills.mode, "")}
 
     # ------------------------------------------------------------ what the model knows

@@ -52,6 +52,14 @@ def test_a_result_of_plain_text_counts_its_text() -> None:
     assert rows(block)["tool results"] >= estimate_tokens("word " * 100, FAMILY)
 
 
+def test_a_chinese_result_of_ten_thousand_characters_is_weighted_once() -> None:
+    """openclaw 161."""
+    text = ("数据分析的第一步是了解数据的结构有多少行多少列每一列是什么类型有没有缺失的值" * 300)[:10_000]
+    for content in (text, [text_block(text)]):
+        found = rows({"type": "tool_result", "tool_use_id": "a", "content": content}, category="tool results")
+        assert 9_000 <= sum(found.values()) <= 12_000
+
+
 @pytest.mark.parametrize(
     "image",
     [

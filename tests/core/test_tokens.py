@@ -47,6 +47,7 @@ def test_no_kind_of_text_is_undercounted_by_a_fifth(family: TokenFamily) -> None
 
 @pytest.mark.parametrize("family", ["claude-3", "claude-4.7"])
 def test_thirty_thousand_chinese_characters_are_about_thirty_thousand_tokens(family: TokenFamily) -> None:
+    """openclaw 160."""
     text = (CHINESE * 1_000)[:30_000]
     assert 27_000 <= estimate_tokens(text, family) <= 33_000
 

@@ -52,6 +52,24 @@ def conversation(
         assert done.status == "ok", shown(done)
 
 
+def test_reports_that_were_shown_are_not_in_the_next_request(kernel: AgentKernel, tmp_path: Path) -> None:
+    """claude 65."""
+    with FakeMessagesAPI(["one", "two"]) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("first"), cell_id="c1")
+        for i in range(5):
+            report = shown(kernel.run("%context", cell_id=f"r{i}"))
+        assert "tokens" in report
+        kernel.run(agent("second"), cell_id="c2")
+        before, after = sent(fake)
+        assert report.splitlines()[0] not in str(after)
+        assert "%context" not in str(after["messages"])
+        said = [t for t in texts(after) if not t.startswith("<notebook-state>")]
+        assert said == ["first", "second"]
+        assert after["system"] == before["system"]
+        assert after["messages"][1]["content"][0]["text"] == "one"
+
+
 def used(kernel: AgentKernel) -> int:
     kernel.run("report = get_ipython().run_line_magic('context', '')")
     return int(kernel.value("report.used_tokens"))

@@ -124,6 +124,14 @@ def test_a_skill_is_switched_off_and_on_and_the_model_hears_of_both(kernel: Agen
         assert "- new: figure-for-print" in str(sent(fake)[-1]["messages"])
 
 
+def test_the_hint_of_a_skills_arguments_is_shown_as_text(kernel: AgentKernel, tmp_path: Path) -> None:
+    """claude 11: also in the list of them all."""
+    kernel.begin(tmp_path)
+    mine(kernel, "hinted", argument_hint="[topic: foo | bar]")
+    assert "hinted" in shown(kernel.run("%skills"))
+    assert "[topic: foo | bar]" in shown(kernel.run("%skills show hinted"))
+
+
 def test_a_skill_is_used_by_the_person_and_the_log_says_so(kernel: AgentKernel, tmp_path: Path) -> None:
     with FakeMessagesAPI(["Done."], repeat=True) as fake:
         kernel.begin(tmp_path, fake)

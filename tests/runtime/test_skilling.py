@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nbagent.core.entries import SkillUse, ToolResult, UsageReported
+from nbagent.core.entries import Compaction, SkillUse, ToolResult, UsageReported
 from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import joined_text
 from nbagent.models.scripted import calls, says
 from nbagent.skills.uses import log_rows
+from tests.fakes.messages_api import call, reply
 from tests.runtime.lab import Lab, extended_by, result_texts
+from tests.runtime.talk import Talk
 from tests.skills.builders import skill
 
 
@@ -64,6 +67,21 @@ def test_the_mode_decides_which_tool_there_is(lab: Lab, mode: str, offered: list
     assert ("<location>" in listed(lab)) == located
 
 
+@pytest.mark.parametrize("mode", ["nbagent", "tool", "read"])
+def test_without_any_skill_there_is_neither_a_list_nor_a_tool_for_skills(lab: Lab, mode: str) -> None:
+    """claude 28: one that comes later is told with its file."""
+    lab.open([says("ok"), says("ok")], skills__mode=mode, skills__allow_bundled=["none-of-them"])
+    lab.send("hi", "A")
+    assert not listed(lab)
+    assert "available_skills" not in lab.requests[-1].prefix.to_text()
+    assert not {"skill", "find_skills"} & set(tools(lab))
+    path = managed(lab, "alpha")
+    lab.send("hi", "B")
+    assert "- new: alpha" in lab.told()[-1]
+    assert str(path) in lab.told()[-1]
+    assert "find_skills" not in lab.told()[-1]
+
+
 def test_a_skill_of_a_project_nobody_trusts_is_not_told(lab: Lab) -> None:
     skill(lab.folder / "skills" / "evil", "evil")
     skill(lab.folder / ".claude" / "skills" / "worse", "worse")
@@ -112,7 +130,25 @@ def test_new_changed_and_gone_skills_are_told_at_the_tail_and_the_prefix_stays(l
     assert all(extended_by(a, b) for a, b in zip(lab.requests, lab.requests[1:], strict=False))
 
 
+def test_of_thirty_skills_the_one_that_changed_is_told_and_what_was_sent_stays(lab: Lab) -> None:
+    """claude 29."""
+    for i in range(30):
+        managed(lab, f"skill-{i:02d}", f"Does thing {i}.")
+    lab.open([says("1"), says("2")], skills__mode="read")
+    lab.send("a", "A")
+    assert listed(lab).count("<name>skill-") == 30
+    managed(lab, "skill-07", "Does more.")
+    lab.send("b", "B")
+    told = lab.told()[-1]
+    assert "- changed: skill-07" in told
+    assert "Does more." in told
+    assert told.count("skill-") == told.count("skill-07")
+    first, second = lab.requests
+    assert extended_by(first, second)
+
+
 def test_changes_are_told_across_a_restart(lab: Lab) -> None:
+    """openclaw 166."""
     managed(lab, "alpha")
     lab.open([says("1")])
     lab.send("a", "A")
@@ -325,6 +361,17 @@ def test_a_command_in_the_text_runs_only_with_permission(lab: Lab) -> None:
     assert not (lab.folder / "evil").exists()
 
 
+def test_a_command_runs_once_and_what_it_prints_is_not_looked_at(lab: Lab) -> None:
+    """claude 35."""
+    managed(lab, "nested", body="KEY=!`id`\n!`echo ran >> log.txt; echo '!`whoami`'`\n")
+    lab.open([calls("skill", skill="nested"), says("ok")], skills__mode="tool")
+    lab.answers = ["y"]
+    lab.send("a", "A")
+    assert "KEY=!`id`\n!`whoami`\n" in result_texts(lab.requests[-1])[-1]
+    assert len(lab.asked) == 1
+    assert (lab.folder / "log.txt").read_text() == "ran\n"
+
+
 def test_a_rule_may_speak_of_a_skill_by_name(lab: Lab) -> None:
     """claude.md C4: `Skill(name)`, `Skill(name *)`."""
     managed(lab, "deploy")
@@ -361,6 +408,21 @@ def test_a_fork_runs_apart_and_only_its_answer_comes_back(lab: Lab) -> None:
     assert "inner 4" in journal.read_text()
 
 
+def test_a_fork_that_calls_itself_gets_an_error_and_runs_once(lab: Lab) -> None:
+    """claude 38."""
+    managed(lab, "check", body="Use the skill check.\n", context="fork")
+    again = calls("skill", skill="check")
+    lab.open([again, again, says("4"), says("done")], skills__mode="tool")
+    done = lab.send("go", "A")
+    assert done.output.text == "done"
+    inner = lab.requests[2]
+    (refused,) = [b for m in inner.messages for b in m.blocks if b.get("type") == "tool_result"]
+    assert refused["is_error"] is True
+    assert "There is no tool 'skill'" in result_texts(inner)[0]
+    assert [(u.name, u.details["outcome"]) for u in uses(lab)] == [("check", "completed")]
+    assert len(lab.requests) == 4
+
+
 def test_what_a_fork_costs_is_one_report_of_the_turn_that_asked(lab: Lab) -> None:
     managed(lab, "check", context="fork")
     lab.open([calls("skill", skill="check"), says("4"), says("done")], skills__mode="tool")
@@ -383,11 +445,13 @@ def test_a_fork_that_does_not_end_is_an_error_for_the_model_and_the_turn_goes_on
 
 
 def test_the_person_uses_a_skill_hidden_from_the_model(lab: Lab) -> None:
-    """OC-S6."""
+    """OC-S6; openclaw 22."""
     managed(lab, "quiet", disable_model_invocation="true", body="Whisper $0.\n")
     managed(lab, "plain", body="Count.\n")
     lab.open([says("ok"), says("ok")])
     lab.send("hello", "A", skill="quiet")
+    assert "quiet" not in listed(lab)
+    assert "<name>plain</name>" in listed(lab)
     assert lab.prompts()[0] == "hello"
     assert "Whisper hello." in lab.prompts()[1]
     lab.send("my rows", "B", skill="plain")
@@ -409,7 +473,7 @@ def test_a_skill_of_the_person_that_forks_answers_before_the_turn(lab: Lab) -> N
 
 
 def test_after_a_compaction_a_skill_in_use_comes_back_as_reference(lab: Lab) -> None:
-    """CC case 40, 43."""
+    """claude 43."""
     from nbagent.runtime.compacting import compact
 
     path = managed(lab, "alpha", body="Always say $ARGUMENTS in grams. " + "Rule. " * 3_000)
@@ -422,6 +486,70 @@ def test_after_a_compaction_a_skill_in_use_comes_back_as_reference(lab: Lab) -> 
     assert "for reference only" in done.note
     assert len(done.note) < 30_000
     assert len(uses(lab)) == 1, "nothing is used again"
+
+
+def test_by_hand_and_automatically_the_same_text_comes_back(make_fake: Any, tmp_path: Path) -> None:
+    """claude 41."""
+    from nbagent.runtime.compacting import compact
+
+    def references(name: str, *, by_hand: bool) -> tuple[str, str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "a.txt").write_text("a line of data\n" * 500)
+        path = skill(folder / "home" / "skills" / "alpha", "alpha", body="Count the rows first.\n" * 12)
+
+        def answer(body: dict[str, Any]) -> Any:
+            last = str(body["messages"][-1])
+            if "about to be replaced by a note" in last:
+                return "<note>## Goal\ncount\n</note>"
+            if "tool_result" in last:
+                return "Done. " * 300
+            return reply(call("read", {"path": str(path)})) if len(body["messages"]) < 2 else "Said. " * 900
+
+        fake = make_fake()
+        fake._answer_of = answer
+        options = {"policy": "nbagent", "window_tokens": 20_000, "memory.flush": "off"}
+        with Talk(folder, fake, model="claude-sonnet-4-6", options=options) as held:
+            held.send("count")
+            for i in range(3 if by_hand else 30):
+                held.send(f"part {i}")
+                if held.bodies(Compaction):
+                    break
+            if by_hand:
+                assert not held.bodies(Compaction)
+                assert held.run(compact(held.session, held.ports)).applied
+            (move,) = held.bodies(Compaction)
+        _, mark, rest = move.note.partition("Skills used earlier")
+        return move.reason, (mark + rest).partition("</skill_reference>")[0]
+
+    (why, hand), (other_why, automatic) = references("hand", by_hand=True), references("auto", by_hand=False)
+    assert why != other_why
+    assert "Count the rows first." in hand
+    assert hand == automatic
+
+
+@pytest.mark.prefix_moves(reason="a compaction is what is tested")
+def test_after_a_compaction_the_request_ends_with_what_the_person_says_now(lab: Lab) -> None:
+    """claude 43, 44: what ran in a fork alone does not come back."""
+    from nbagent.runtime.compacting import compact
+
+    managed(lab, "deploy", body="Deploy $ARGUMENTS now.\n")
+    managed(lab, "inner", body="Look.\n", context="fork")
+    work = [calls("skill", skill="deploy", arguments="to production"), calls("skill", skill="inner"), says("seen")]
+    lab.open([*work, says("x " * 9_000), says("y " * 9_000), says("ok")], skills__mode="tool")
+    lab.send("a", "A")
+    lab.send("b", "B")
+    done = lab.run(compact(lab.session, lab.ports(), edited="We said x and y."))
+    assert [u.name for u in uses(lab)] == ["deploy", "inner"]
+    lab.send("thanks", "C")
+    assert lab.requests[-1].messages[-1].blocks[-1]["text"] == "thanks"
+    shown = "".join(str(b.get("text", "")) for m in lab.requests[-1].messages for b in m.blocks)
+    assert done.note in shown
+    assert '<skill_reference name="deploy">\nDeploy $ARGUMENTS now.' in shown
+    assert "Skills used earlier in this conversation, for reference only" in shown
+    assert "ARGUMENTS:" not in shown
+    assert "to production" not in done.note.partition("Skills used earlier")[2]
+    assert 'name="inner"' not in shown
 
 
 def test_a_recording_plays_with_its_uses_and_runs_no_skill_again(lab: Lab, tmp_path: Path) -> None:
