@@ -109,7 +109,9 @@ def test_hidden_folders_and_packages_are_never_scanned(place):
     for odd in (".hidden", ".git", "node_modules/x", "node_modules/x/skills/y", "a/.git/b"):
         skill(place.workspace / odd, "odd")
     skill(place.workspace / "demo", "demo")
-    assert names(place.load()) == ["demo"]
+    found = place.load()
+    assert names(found) == ["demo"]
+    assert found.diagnostics == ()
 
 
 def test_a_broken_skill_leaves_its_siblings(place):

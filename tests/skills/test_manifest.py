@@ -121,6 +121,7 @@ def test_a_name_and_its_folder_may_differ_in_unicode_form():
     nfd, nfc = unicodedata.normalize("NFD", "café"), unicodedata.normalize("NFC", "café")
     found = parsed(f"name: {nfd}\ndescription: x", folder=nfc)
     assert found.diagnostics == ()
+    assert "differ" in parsed(f"name: {nfd}\ndescription: x", folder="cafe").diagnostics[0].cause
 
 
 @pytest.mark.parametrize(
