@@ -216,7 +216,7 @@ def test_an_answer_of_tutorial_2_that_breaks_a_rule_is_told_which(leave_out: str
 @pytest.mark.parametrize(
     ("description", "why"),
     [
-        ("Finds duplicates in a table. Use when something is in there twice.", "the near miss finds"),
+        ("Finds rows and columns that are in there twice. Use when some rows or columns are in there twice.", "the near miss finds"),
         ("Looks at fields. Use when asked.", "the right request finds"),
         ("Columns holding the same thing twice.", "has no words that trigger it"),
     ],

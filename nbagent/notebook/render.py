@@ -217,7 +217,8 @@ def tool_line(tool: ToolItem) -> str:
     """Return a call as plain text: name, arguments, status, and of a refused one why."""
     summary = shortened(clean_line(tool.summary), SUMMARY_CHARS)
     line = f"[{' '.join(filter(None, [clean_line(tool.name), summary]))}] {tool.status}"
-    why = shortened(clean_line(tool.text), SUMMARY_CHARS) if tool.status == "refused" else ""
+    told = clean_line(tool.text).partition(" To allow it:")[0].removeprefix("Refused: ")  # a notice has the remedy
+    why = shortened(told, SUMMARY_CHARS) if tool.status == "refused" else ""
     return f"{line}: {why}" if why else line
 
 

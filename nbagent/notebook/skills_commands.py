@@ -78,9 +78,11 @@ def skills_report(agent: NotebookAgent) -> SkillsReport:
 
 
 def _tokens(agent: NotebookAgent, catalog: Catalog) -> int:
-    """Return what the list takes of a request, estimated as `%context` does."""
-    session = agent.session()
-    return session.runner.gauge.meter(session.facts_of(session.current_model()).family).text(catalog.prompt)
+    """Return what the list takes of a request, estimated; the same wherever the skills lie."""
+    session, text = agent.session(), catalog.prompt
+    for skill in catalog.visible:
+        text = text.replace(skill.location, f"~/.nbagent/skills/{skill.name}/SKILL.md")
+    return session.runner.gauge.meter(session.facts_of(session.current_model()).family).text(text)
 
 
 def _named(agent: NotebookAgent, name: str, what: str) -> Skill:

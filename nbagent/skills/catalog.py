@@ -32,6 +32,7 @@ from nbagent.skills.roots import PRECEDENCE
 _FAMILY: Final = "claude-4.7"
 DELTA_CHARS: Final = 4_000  # of one announcement; what is over is counted, not named
 _RANK: Final = {source: rank for rank, source in enumerate(PRECEDENCE)}
+PLACE_TOKENS: Final = 55  # of the marks around an entry and a path of usual length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +71,12 @@ class Skill:
 
     @property
     def tokens(self) -> int:
-        """Tokens, estimated, of its entry in a prompt that lists it in full; 0 when the model is not told of it."""
+        """Tokens, estimated, of its entry in a prompt that lists it in full; 0 when the model is not told of it.
+
+        Where the file lies is taken at a flat rate, so that a skill costs the same on every machine.
+        """
         told = one_line_of(self.summary)[:MAX_DESCRIPTION_CHARS]
-        return estimate_tokens(f"{self.name} {told} {self.location}", _FAMILY) + 30 if self.visible else 0
+        return estimate_tokens(f"{self.name} {told}", _FAMILY) + PLACE_TOKENS if self.visible else 0
 
     @property
     def body_tokens(self) -> int:

@@ -282,7 +282,7 @@ def test_a_turn_that_ended_early_binds_what_there_is_and_goes_on_with_other_limi
         kernel.begin(tmp_path, fake)
         error_line(kernel.run(agent("go", "--max-steps 1 -o r")))
         assert kernel.value("(r.steps, len(r.tool_calls), x)") == (1, 1, 1)
-        assert "limit of 1 step (" in error_line(kernel.run("%agent resume"))
+        assert "limit of 1 step (" in error_line(kernel.run("%agent resume --max-steps 1"))
         assert "Done." in shown(kernel.run("%agent resume --max-steps 5"))
         assert len(sent(fake)) == 3
         when = shown(kernel.run("%agent sessions"))
