@@ -126,6 +126,10 @@ def test_a_page_that_is_loaded_again_in_mid_turn_can_stop_it(another: Window, pl
     another.panel.get_by_text("Waiting for the kernel").or_(another.panel.get_by_text(NOT_LOADED)).or_(
         another.panel.get_by_role("button", name="Stop", exact=True)
     ).first.wait_for()
+    # A notebook that was just opened is connected to its kernel a moment later; before that nothing is interrupted.
+    page.wait_for_function(
+        "() => jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.connectionStatus === 'connected'"
+    )
     page.evaluate(interrupt)
     turns(another).filter(has_text="First question").wait_for()
     notebook = another.notebook(notebook.path)
