@@ -124,8 +124,8 @@ class Toolbox:
 
 
 def _result(call: ToolCall, tool: Tool, output: ToolOutput, context: ToolContext) -> ToolResult:
-    text = clean_text(output.text)
-    full = clean_text(output.full_text) if output.full_text is not None else text
+    text = context.scrub(clean_text(output.text))
+    full = context.scrub(clean_text(output.full_text)) if output.full_text is not None else text
     artifact: Artifact | None = None
     shown = output.shown
     if not tool.spec.formats_itself and len(text) > context.cap_chars:

@@ -36,8 +36,9 @@ def tool_contexts(
     def context(call: ToolCall) -> ToolContext:
         return ToolContext(
             call_id=call.id, root=runner.folder, cwd=runner.folder, cap_chars=cap_chars(window), window_tokens=window,
-            keep=runner.keep, kernel=ports.kernel, notebook=ports.notebook, recall=runner.recall, memory=memory,
-            skills=skills, extra_roots=(runner.artifacts.folder, *runner.skills.read_roots()),
+            keep=runner.keep, scrub=runner.scrubber.text, kernel=ports.kernel, notebook=ports.notebook,
+            recall=runner.recall, memory=memory, skills=skills,
+            extra_roots=(runner.artifacts.folder, *runner.skills.read_roots()),
             seen=SeenResults(runner.writer.tree.path), sees_images=named.facts.sees_images,
             label=f"{runner.label}{number}.{next(counter)}", estimate=runner.gauge.meter(named.facts.family).text,
         )  # fmt: skip

@@ -136,14 +136,20 @@ async def _run(
     """Run a command to its end, its timeout or its output limit; no process of its group is left."""
     with _pipe() as (read_end, write_end):
         sink = _Sink(read_end, spill, max_bytes)
-        try:
-            process = await asyncio.create_subprocess_exec(
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 _shell(), "-c", command,
                 stdin=asyncio.subprocess.DEVNULL, stdout=write_end, stderr=write_end,
                 cwd=cwd, env=environ, start_new_session=True,
-            )  # fmt: skip
+            )
+        )  # fmt: skip
+        try:
+            process = await asyncio.shield(starting)
         except OSError as error:
             raise ToolError(f"the command could not be started: {error.strerror}; a shorter one may do") from None
+        except asyncio.CancelledError:
+            await asyncio.shield(_end_started(starting))
+            raise
         grace_s = TERM_GRACE_S
         try:
             why = await _wait(process, sink, timeout_s=timeout_s)
@@ -178,6 +184,12 @@ async def _wait(process: asyncio.subprocess.Process, sink: _Sink, *, timeout_s: 
         loop.remove_reader(sink.pipe)
         exited.cancel()
         full.cancel()
+
+
+async def _end_started(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
+    """End a command whose start was not told yet: it may run already, and its children outlive a start given up."""
+    with contextlib.suppress(OSError):
+        await _end_group(await starting, grace_s=STOP_GRACE_S)
 
 
 async def _end_group(process: asyncio.subprocess.Process, *, grace_s: float) -> None:
@@ -234,7 +246,7 @@ def _is_secret(name: str, value: str) -> bool:
 def _format(spill: BinaryIO, ended: _Ended, context: ToolContext, *, timeout_s: float) -> ToolOutput:
     """Return the output inside the cap, the whole of it kept, and how the command ended."""
     spill.seek(0)
-    full = clean_text(spill.read())
+    full = context.scrub(clean_text(spill.read()))
     room = context.cap_chars - NOTE_CHARS
     notes = _notes(ended, timeout_s=timeout_s)
     meta = {"exit_code": ended.code, "size_bytes": ended.size_bytes}

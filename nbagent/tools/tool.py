@@ -155,7 +155,8 @@ class ToolContext:
     `root` is the workspace: paths stay inside it, links resolved; `extra_roots` may be read too.
     `cap_chars` is the most characters of a result that reach the model. `seen` maps the keys
     of `read` results that are still in the model's context to their `meta`. `keep` stores a full
-    text and says where. `label` names inner code in tracebacks ("5.2"). `cwd` is where relative paths start.
+    text and says where; what a call printed goes through `scrub` first, so that no key is kept.
+    `label` names inner code in tracebacks ("5.2"). `cwd` is where relative paths start.
     """
 
     call_id: str
@@ -164,6 +165,7 @@ class ToolContext:
     cap_chars: int
     window_tokens: int
     keep: Callable[[str], Artifact]
+    scrub: Callable[[str], str] = lambda text: text
     kernel: Kernel | None = None
     notebook: Notebook | None = None
     recall: Recall | None = None

@@ -110,3 +110,18 @@ def test_an_error_that_is_raised_holds_no_secret() -> None:
     plain = ValueError(KEY)
     hide_secrets(plain, {})
     assert str(plain) == KEY
+
+
+@pytest.mark.parametrize("tool", ["python", "shell"])
+def test_a_full_text_kept_beside_the_journal_holds_no_secret(tmp_path: Path, tool: str) -> None:
+    lab = Lab(tmp_path / "work", environ={"DB_PASSWORD": PASSWORD})
+    text = f"{KEY}\n" * 4 + f"the password is {PASSWORD}\n" + "line\n" * 40_000
+    (tmp_path / "work" / "keys.txt").write_text(text)
+    given = {"python": {"code": "print(TEXT)"}, "shell": {"command": "cat keys.txt"}}[tool]
+    lab.kernel.names["TEXT"] = text
+    lab.open([calls(tool, **given), says("done")])
+    lab.answers = ["y"]
+    lab.send("print the file")
+    kept = [p.read_text() for p in lab.session.runner.artifacts.folder.iterdir()]
+    (full,) = [text for text in kept if text.count("line\n") >= 39_999]
+    assert full.startswith("[secret:anthropic-key]\n" * 4 + "the password is [secret:env]\n")

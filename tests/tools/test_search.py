@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 from hypothesis import given
@@ -73,12 +72,11 @@ def test_glob_without_a_match_says_what_to_try(desk):
     assert "**/*.pyi searches all folders" in desk.call(GLOB, pattern="*.pyi").text
 
 
+@pytest.mark.timeout(30)
 def test_a_glob_pattern_never_takes_exponential_time():
     matches = compile_glob("*a" * 100 + "b")
-    started = time.perf_counter()
     assert not matches("a" * 250)
     assert not compile_glob("/".join(["**", "x"] * 40).lstrip("/"))("/".join(["y"] * 60))
-    assert time.perf_counter() - started < 2
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
@@ -130,11 +128,10 @@ def test_grep_explains_an_invalid_pattern_and_gives_the_literal_one(desk):
     assert r"foo\\(" in str(caught.value)
 
 
+@pytest.mark.timeout(60)
 def test_grep_ends_a_pattern_that_would_run_for_years(desk):
     (desk.root / "evil.txt").write_text("fine aaa\n" + "a" * 60 + "!\n")
-    started = time.perf_counter()
     output = desk.call(GrepTool(limit_s=0.6), pattern=r"(a+)+$", path="evil.txt")
-    assert time.perf_counter() - started < 5
     assert "evil.txt:1: fine aaa" in output.text
     assert "took too long" in output.text
 
