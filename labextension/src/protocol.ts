@@ -65,11 +65,14 @@ export interface TreePart {
   readonly leaf: string;
 }
 
+/** A sub-agent: `calls` counts its tool calls, `tokens` is the size of its own context. */
 export interface AgentRow {
   readonly agent: string;
   readonly name: string;
   readonly status: string;
   readonly activity: string;
+  readonly calls: number;
+  readonly tokens: number;
   readonly costUsd: number;
 }
 
@@ -439,6 +442,8 @@ const PARTS: { [K in keyof PanelState]: (p: JsonObject) => PanelState[K] } = {
       name: text(r.name),
       status: text(r.status),
       activity: text(r.activity),
+      calls: number(r.calls),
+      tokens: number(r.tokens),
       costUsd: number(r.cost_usd)
     }))
   }),

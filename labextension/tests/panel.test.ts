@@ -95,6 +95,26 @@ test('a turn that runs can be stopped and told something', () => {
   assert.match(markup, /listens between cells only/);
 });
 
+test('a sub-agent says what it does; one that ended takes no word', () => {
+  const { session, link } = desk();
+  const told = list(bundle('deltas').messages).filter(
+    message => 'agents' in obj(message.parts)
+  );
+  assert.match(drawn(session), /No sub-agent has run/);
+  const show = (seq: number, parts: JsonObject): string => {
+    link.receive({ kind: 'delta', seq, parts });
+    return drawn(session);
+  };
+  const running = show(1, obj(told[0]?.parts));
+  assert.match(running, /aria-label="Stop look-at-logs"/);
+  assert.match(running, /aria-label="Tell look-at-logs something"/);
+  assert.match(running, /python rows = read\(log\)/);
+  assert.match(running, /3 calls · 12,300 tokens · \$0.01/);
+  const ended = show(2, obj(told[1]?.parts));
+  assert.match(ended, />done</);
+  assert.doesNotMatch(ended, /Tell look-at-logs something/);
+});
+
 test('turns say in words whether they are stale, forked, or where one is', async () => {
   const { session, answer } = desk();
   const page = list(bundle('commands').exchanges).find(

@@ -211,6 +211,26 @@ class Notice:
     text: str
 
 
+SubAgentStatus: TypeAlias = Literal["running", "done", "failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubAgentMoved:
+    """A sub-agent of the turn began, went on or ended: all that is shown of it.
+
+    `activity` is what it does now, or why it did not come to its end. `context_tokens` is the size of its own context.
+    """
+
+    kind: ClassVar[Literal["sub_agent_moved"]] = "sub_agent_moved"
+    agent: str
+    name: str
+    status: SubAgentStatus
+    activity: str = ""
+    tool_calls: int = 0
+    context_tokens: int = 0
+    cost_usd: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnDone:
     """The turn is over."""
@@ -227,6 +247,7 @@ class TurnDone:
 
 
 TurnEvent: TypeAlias = (
-    TurnBegan | StepBegan | TextDelta | ThinkingDelta | StepEnded | ToolBegan | ToolEnded | Waiting | Notice | TurnDone
-)
+    TurnBegan | StepBegan | TextDelta | ThinkingDelta | StepEnded | ToolBegan | ToolEnded | Waiting | Notice
+    | SubAgentMoved | TurnDone
+)  # fmt: skip
 Sink: TypeAlias = Callable[[TurnEvent], None]

@@ -273,9 +273,9 @@ class Bridge:
     def _state(self) -> PanelState:
         waiting = tuple(Waiting(id=c.id, name=c.name) for _, c in tuple(self._waiting))
         with self._live_lock:
-            turn, gauge = self._live.turn, self._live.gauge
+            turn, gauge, agents = self._live.turn, self._live.gauge, self._live.agents
         return replace(
-            self._facts.state, gauge=gauge, turn=turn, approval=self._question.part(),
+            self._facts.state, gauge=gauge, turn=turn, agents=agents, approval=self._question.part(),
             queue=QueuePart(total=len(waiting), rows=waiting),
         )  # fmt: skip
 

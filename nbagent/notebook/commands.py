@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from nbagent.core.entries import Entry
 from nbagent.core.errors import Diagnostic, UsageProblem, UserError, one_line
+from nbagent.notebook.agents_commands import agents_command
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.greeting import counted, facts_line, key_line
 from nbagent.notebook.options import no_words, resume_options, split_line
@@ -358,8 +359,7 @@ def _replay(agent: NotebookAgent, words: Words) -> Said:
     agent.switch(Session.replay(cassette, folder=agent.folder(), settings=settings, home=Path(settings.home)))
     agent.consented = settings.trusted
     sources = {"scripted": "a scripted model", "fake": "a service on one machine", "live": "a live session"}
-    made = sources.get(cassette.source, cassette.source)
-    turns = counted(len(cassette.turns), "turn")
+    made, turns = sources.get(cassette.source, cassette.source), counted(len(cassette.turns), "turn")
     return Said(f"Playing {Path(name).as_posix()}: {turns}, recorded from {made}. No key is needed.")
 
 
@@ -395,6 +395,6 @@ def _open(agent: NotebookAgent, words: Words) -> SessionReport:
 
 AGENT_COMMANDS: Mapping[str, Command] = {
     "help": _help, "resume": _resume, "tree": _tree, "log": _log, "fork": _fork, "revert": _revert, "reset": _reset,
-    "model": _model, "mode": _mode, "observe": _observe, "tools": _tools, "code": _code, "export": _export,
-    "record": _record, "replay": _replay, "sessions": _sessions, "open": _open,
+    "model": _model, "mode": _mode, "observe": _observe, "tools": _tools, "code": _code, "agents": agents_command,
+    "export": _export, "record": _record, "replay": _replay, "sessions": _sessions, "open": _open,
 }  # fmt: skip

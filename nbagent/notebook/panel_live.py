@@ -9,6 +9,7 @@ from nbagent.core.effects import (
     Notice,
     StepBegan,
     StepEnded,
+    SubAgentMoved,
     TextDelta,
     ThinkingDelta,
     ToolBegan,
@@ -19,12 +20,13 @@ from nbagent.core.effects import (
     Waiting,
 )
 from nbagent.notebook.markdown import clean_line
-from nbagent.notebook.protocol import GaugePart, TurnPart
+from nbagent.notebook.protocol import AgentRow, AgentsPart, GaugePart, TurnPart
 from nbagent.notebook.render import shortened
 
 CHARS_PER_TOKEN = 4  # of text that streams; the end of the step tells the measured size
 LEAST_GROWTH_TOKENS = 256  # the gauge moves by no less while text streams: 100 KB make at most 100 deltas
 GROWTH_SHARE = 400  # of the window, as a divisor
+MOST_AGENTS = 100  # that are remembered after they ended
 _SUMMARY_CHARS = 60
 
 
@@ -41,6 +43,14 @@ class LiveTurn:
         self._cost_usd = 0.0
         self._streamed_chars = 0
         self._running: dict[str, str] = {}
+        self._agents: dict[str, AgentRow] = {}
+        self._agents_total = 0
+
+    @property
+    def agents(self) -> AgentsPart:
+        """The sub-agents of this kernel: those that run first, then the newest."""
+        newest = reversed(self._agents.values())
+        return AgentsPart(total=self._agents_total, rows=tuple(sorted(newest, key=lambda r: r.status != "running")))
 
     @property
     def runs(self) -> bool:
@@ -84,7 +94,7 @@ class LiveTurn:
         """Take the next event; returns whether something else is shown now."""
         before = self.turn, self._shown_tokens(), self._cost_usd
         self._take(event)
-        return (self.turn, self._shown_tokens(), self._cost_usd) != before
+        return isinstance(event, SubAgentMoved) or (self.turn, self._shown_tokens(), self._cost_usd) != before
 
     def _take(self, event: TurnEvent) -> None:
         match event:
@@ -119,12 +129,28 @@ class LiveTurn:
                 self._doing(f"waiting: {clean_line(event.reason)}")
             case Notice():
                 self._doing(clean_line(event.text))
+            case SubAgentMoved():
+                self._agent(event)
             case TurnDone():
                 self._cost_usd = event.cost_usd
                 self._running.clear()
+                for agent, row in self._agents.items():
+                    if row.status == "running":  # its turn left it behind
+                        self._agents[agent] = replace(row, status="stopped", activity="")
                 self.turn = replace(
                     self.turn, status="idle", activity="", outcome=event.outcome, step=event.steps, delivers=False
                 )
+
+    def _agent(self, event: SubAgentMoved) -> None:
+        self._agents_total += event.agent not in self._agents
+        self._agents[event.agent] = AgentRow(
+            agent=event.agent, name=clean_line(event.name), status=event.status, calls=event.tool_calls,
+            activity=shortened(clean_line(event.activity), _SUMMARY_CHARS), tokens=event.context_tokens,
+            cost_usd=event.cost_usd,
+        )  # fmt: skip
+        ended = [a for a, row in self._agents.items() if row.status != "running"]
+        for agent in ended[: max(0, len(self._agents) - MOST_AGENTS)]:
+            del self._agents[agent]
 
     def _measured(self, context_tokens: int, cost_usd: float) -> None:
         if context_tokens > 0:

@@ -42,7 +42,6 @@ from nbagent.runtime.session import Session
 
 NO_MEMORY = "memory is not in this version of the notebook"
 NO_SKILLS = "skills are not in this version of the notebook"
-NO_AGENTS = "no sub-agent is called {agent!r}; there are none"
 ALONE = (PreviewCompaction, Compact, Undo, Revert, Set, SetSkill)
 
 
@@ -91,8 +90,10 @@ class PanelWork:
                 if self._skills is None:
                     raise UsageProblem(NO_SKILLS)
                 return Done(line=self._skills.switch(command.skill, on=command.on))
-            case Send() | StopAgent():
-                raise UsageProblem(NO_AGENTS.format(agent=command.agent))
+            case Send():
+                return Done(line=self._session().runner.agents.send(command.agent, command.text))
+            case StopAgent():
+                return Done(line=self._session().runner.agents.stop(command.agent))
             case _:
                 raise UsageProblem(f"{command.name} is not done here")
 

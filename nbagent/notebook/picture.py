@@ -10,6 +10,7 @@ from nbagent.core.effects import (
     Notice,
     StepBegan,
     StepEnded,
+    SubAgentMoved,
     TextDelta,
     ThinkingDelta,
     ToolBegan,
@@ -93,6 +94,7 @@ class TurnPicture:
     cost_usd: float = 0.0
     waiting: Waiting | None = None
     done: TurnDone | None = None
+    agents: dict[str, SubAgentMoved] = field(default_factory=dict)
     _retried: bool = False
 
     def add(self, event: TurnEvent) -> None:
@@ -116,6 +118,8 @@ class TurnPicture:
                 self.waiting, self._retried = event, True
             case Notice():
                 self.items.append(NoticeItem(event.text))
+            case SubAgentMoved():
+                self.agents[event.agent] = event
             case TurnDone():
                 self._done(event)
             case _:

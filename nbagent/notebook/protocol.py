@@ -92,12 +92,17 @@ class TreePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRow:
-    """One sub-agent: `status` is running, done, failed or stopped."""
+    """One sub-agent: `status` is running, done, failed or stopped; `activity` what it does, or why it did not end well.
+
+    `calls` counts its tool calls, `tokens` is the size of its own context.
+    """
 
     agent: str
     name: str = ""
     status: str = "running"
     activity: str = ""
+    calls: int = 0
+    tokens: int = 0
     cost_usd: float = 0.0
 
 

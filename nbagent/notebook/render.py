@@ -144,6 +144,8 @@ def live_line(picture: TurnPicture, now_thinking: str = "") -> str:
         doing.append(f"thinking: {now_thinking}")
     elif picture.running:
         doing.append("running " + ", ".join(shortened(clean_line(t.name), 40) for t in picture.running[:3]))
+        working = [a for a in picture.agents.values() if a.status == "running"]
+        doing.extend(shortened(f"{clean_line(a.name)}: {clean_line(a.activity)}", 80) for a in working[:2])
     return " · ".join([*doing, *filter(None, [status_line(picture)])]) or "working"
 
 

@@ -167,8 +167,7 @@ class Driver:
                 self.sink(Notice(text=effect.text))
                 return None
             case TakeSteering():
-                taken, self.steering[:] = tuple(self.steering), []
-                return taken
+                return tuple([self.steering.pop(0) for _ in range(len(self.steering))])  # others may add to it now
             case _:
                 assert_never(effect)
 

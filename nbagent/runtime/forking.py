@@ -1,25 +1,30 @@
 """A skill with `context: fork`: a conversation of its own, run to its end; only its answer comes back (CC-S2).
 
 It has the same kernel, tools and permissions, its own prefix without skills, and a journal of its own beside the
-session's. What it cost is one entry of the conversation that asked.
+session's. What it cost is one entry of the conversation that asked. While it runs it is a sub-agent: people see what
+it does, can tell it something, and can stop it; the turn that asked goes on.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nbagent.core.budget import Usage
+from nbagent.core.effects import Notice, SubAgentStatus
 from nbagent.core.entries import Entry, ToolStarted, TurnStart, UsageReported
+from nbagent.core.errors import one_line
 from nbagent.core.messages import text_block
 from nbagent.core.tree import SessionTree
 from nbagent.core.turn import Limits
 from nbagent.models.registry import NamedModel
+from nbagent.runtime.agents import AgentWatch, RunningAgent
 from nbagent.runtime.contexts import PrefixInForce
 from nbagent.runtime.gauge import SessionGauge
 from nbagent.runtime.matching import CellKey
-from nbagent.runtime.ports import Asked, TurnOptions, TurnPorts
+from nbagent.runtime.ports import Asked, FinishedTurn, TurnOptions, TurnPorts
 from nbagent.runtime.skilling import TOOLS
 from nbagent.runtime.spent import spent_before
 from nbagent.runtime.turn_skills import Forked, rules_of
@@ -34,6 +39,7 @@ TASK = (
     "{text}\n\nDo this now. You work in a context of your own: of all this, only your last message goes back to the "
     "conversation that asked for it. Say in it what was asked for, with the numbers, and nothing else."
 )
+STOPPED = "the person stopped it; go on without it, and do not start it again unless asked to"
 
 
 async def run_fork(
@@ -58,20 +64,59 @@ async def run_fork(
             invocation.skill.name, "fork", invocation.arguments, allowed=rules.allow, denied=rules.deny,
             digest=invocation.skill.file.digest,
         )  # fmt: skip
-        quiet = replace(ports, sink=_silent, cells=(), steering=[])
-        done = await child.run(
-            named, quiet, start=replace(begun, masked_tools=tuple(sorted(narrowed))),
+        watch, steering = AgentWatch(name[:8], invocation.skill.name, ports.sink), list[str]()
+        work = child.run(
+            named, replace(ports, sink=watch, cells=(), steering=steering),
+            start=replace(begun, masked_tools=tuple(sorted(narrowed))),
             asked=Asked(blocks=(text_block(TASK.format(text=text)),), brought=(use,)), limits=_limits(runner, start),
         )  # fmt: skip
+        agent = RunningAgent(
+            agent=name[:8], name=invocation.skill.name, task=asyncio.ensure_future(work), steering=steering,
+            loop=asyncio.get_running_loop(),
+        )  # fmt: skip
+        try:
+            with runner.agents.running(agent):
+                done = await _ended(agent)
+        except Exception as error:
+            watch.end("failed", one_line(str(error)))
+            raise
+        forked = _forked(done, agent, "" if folder is None else f"forks/{name}")
+        watch.end(_status(forked.outcome), forked.message)
+        for unheard in steering:
+            ports.sink(Notice(text=f"{agent.name} had ended before it heard this: {unheard}"))
+        return forked
     finally:
         if isinstance(log, Journal):
             log.close()
+
+
+async def _ended(agent: RunningAgent) -> FinishedTurn | None:
+    """Wait for a sub-agent to end; None when it was stopped before its first step."""
+    try:
+        done = await agent.task
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if not agent.stopped or (current is not None and current.cancelling()):
+            raise
+        return None
+    return done if isinstance(done, FinishedTurn) else None
+
+
+def _forked(done: FinishedTurn | None, agent: RunningAgent, journal: str) -> Forked:
+    if done is None:
+        return Forked(text="", outcome="stopped", message=STOPPED, tools=(), duration_s=0.0, usage=None)
     output = done.output
     why, _, _ = output.message.partition("; `%agent resume`")  # nobody can resume it
+    if agent.stopped and output.outcome == "stopped":
+        why = STOPPED
     return Forked(
         text=output.text, outcome=output.outcome, message=why, tools=_tools(done.entries),
-        duration_s=output.duration_s, usage=_usage(done.entries), journal="" if folder is None else f"forks/{name}",
+        duration_s=output.duration_s, usage=_usage(done.entries), journal=journal,
     )  # fmt: skip
+
+
+def _status(outcome: str) -> SubAgentStatus:
+    return "done" if outcome == "completed" else "stopped" if outcome == "stopped" else "failed"
 
 
 def _child(runner: TurnRunner, writer: SessionWriter, name: str) -> TurnRunner:
@@ -111,7 +156,3 @@ def _wire(usage: Usage) -> dict[str, Any]:
         "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
         "cache_read_input_tokens": usage.cache_read_tokens, "cache_creation_input_tokens": usage.cache_creation_tokens,
     }  # fmt: skip
-
-
-def _silent(event: Any) -> None:
-    return

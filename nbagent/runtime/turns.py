@@ -22,6 +22,7 @@ from nbagent.core.view import View, build_view
 from nbagent.models.catalog import ModelFacts
 from nbagent.models.registry import NamedModel
 from nbagent.runtime import provider_edits as provider
+from nbagent.runtime.agents import SubAgents
 from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
 from nbagent.runtime.contexts import PrefixInForce, choose_policy, make_engine, threshold_share
 from nbagent.runtime.driver import Driver
@@ -77,6 +78,7 @@ class TurnRunner:
     notices: list[str] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)
     forks: Path | None = None
+    agents: SubAgents = field(default_factory=SubAgents)
     label: str = ""
     memory: Remembering = field(init=False)
     recall: ConversationRecall = field(init=False)

@@ -14,7 +14,7 @@ from tests.browser.played import bundle, cell
 def played(window: Window, place: str, parts: dict[str, Any] | None = None, **options: Any) -> Notebook:
     """Open a notebook whose kernel is played; cell 1 shows what it heard, cell 2 begins a sub-agent."""
     parts = parts or bundle("state")["parts"]
-    agents = [{"agent": "sa1", "name": "look at the logs", "status": "running", "activity": "step 2", "cost_usd": 0.01}]
+    agents = [{"agent": "sa1", "name": "look-at-logs", "status": "running", "activity": "step 2", "cost_usd": 0.01}]
     more = ("import json; print(json.dumps(heard))", f"delta(agents={{'total': 1, 'rows': {agents!r}}})")
     notebook = window.notebook(f"{place}/played.ipynb", cell(parts, **options), *more)
     window.command("nbagent:open")
@@ -134,12 +134,12 @@ def test_a_sub_agent_can_be_told_something_and_stopped(window: Window, place: st
     notebook = played(window, place)
     notebook.run(2)
     part = window.part("Sub-agents")
-    part.get_by_text("look at the logs").first.wait_for()
-    field = part.get_by_role("textbox", name="Tell look at the logs something")
+    part.get_by_text("look-at-logs").first.wait_for()
+    field = part.get_by_role("textbox", name="Tell look-at-logs something")
     field.fill("only today's")
     part.get_by_role("button", name="Send").click()
     until(lambda: field.input_value() == "")
-    part.get_by_role("button", name="Stop look at the logs").click()
+    part.get_by_role("button", name="Stop look-at-logs").click()
     window.panel.get_by_text("did stop_agent").wait_for()
     assert [(c["agent"], c["text"]) for c in commands(notebook, "send")] == [("sa1", "only today's")]
     assert [c["agent"] for c in commands(notebook, "stop_agent")] == ["sa1"]

@@ -383,6 +383,46 @@ def test_a_skill_is_found_switched_off_and_told_to_the_model(kernel: AgentKernel
         assert panel.ask("set_skill", skill="nobody", on=True)["status"] == "error"
 
 
+def forking(folder: Path) -> dict[str, str]:
+    """A skill that works in a context of its own; returns the settings that offer it as a tool."""
+    skill = folder / "home/skills/look-at-logs"
+    skill.mkdir(parents=True)
+    head = "---\nname: look-at-logs\ndescription: Looks at logs.\ncontext: fork\n---\n"
+    (skill / "SKILL.md").write_text(f"{head}Look at the logs.\n")
+    return {"NBAGENT_SKILLS__MODE": "tool"}
+
+
+def test_a_sub_agent_is_seen_told_something_and_stopped_beside_the_cell(kernel: AgentKernel, tmp_path: Path) -> None:
+    script = [
+        reply("x", call("skill", {"skill": "look-at-logs"})),
+        reply("y", call("python", {"code": "print('GO')\nimport time\ntime.sleep(1)"})),
+        reply("z", call("python", {"code": "while True: pass"})),
+        "I go on without it.",
+    ]  # fmt: skip
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI(script) as fake:
+        kernel.begin(tmp_path, fake, **forking(tmp_path))
+        panel.hello()
+        cell = Running(kernel, agent("one"))
+        panel.until(lambda p: p["agents"]["rows"] and p["agents"]["rows"][0]["calls"] == 1 and p["turn"]["delivers"])
+        row = panel.parts["agents"]["rows"][0]
+        assert (row["name"], row["status"], row["activity"].split()[0]) == ("look-at-logs", "running", "python")
+        assert row["tokens"] > 0
+        assert panel.ask("send", agent=row["agent"], text="Only errors.")["line"].startswith("look-at-logs hears it")
+        assert panel.ask("send", agent="sa9", text="hi")["status"] == "error"
+        panel.until(lambda p: p["agents"]["rows"][0]["calls"] == 2)
+        assert "Only errors." in texts(sent(fake)[2])[-1]
+        assert panel.ask("stop_agent", agent=row["agent"])["status"] == "ok"
+        result = cell.result()
+        assert result.status == "ok"
+        assert "I go on without it." in shown(result)
+        assert "the person stopped it" in str(sent(fake)[3]["messages"])
+        panel.until(lambda p: p["agents"]["rows"][0]["status"] == "stopped" and p["turn"]["outcome"] == "completed")
+        assert panel.ask("stop_agent", agent=row["agent"])["line"].startswith("the sub-agent look-at-logs has ended")
+        listed = kernel.run("%agent agents")
+        assert "look-at-logs" in shown(listed)
+        assert "stopped" in shown(listed)
+
+
 def test_a_page_before_any_turn_is_empty(kernel: AgentKernel, tmp_path: Path) -> None:
     with panel_of(kernel) as panel:
         kernel.begin(tmp_path)
@@ -413,7 +453,7 @@ def test_a_kernel_that_dies_leaves_a_conversation_that_opens_again(tmp_path: Pat
             kernel.begin(tmp_path / "work", fake, NBAGENT_SESSION="s")
             panel.hello()
             kernel.send(agent("one"))
-            panel.until(lambda p: p["turn"]["status"] == "running")
+            panel.until(lambda p: p["turn"]["activity"] == "writing")  # the fake has given its first reply away
             kernel.kill()
         kernel.restart()
         with panel_of(kernel, subshell=True) as panel:

@@ -15,6 +15,8 @@ from nbagent.core.effects import (
     Notice,
     StepBegan,
     StepEnded,
+    SubAgentMoved,
+    SubAgentStatus,
     TextDelta,
     ToolBegan,
     ToolEnded,
@@ -24,7 +26,7 @@ from nbagent.core.effects import (
 )
 from nbagent.core.errors import UsageProblem
 from nbagent.notebook.panel_facts import cells_of, matching
-from nbagent.notebook.panel_live import LiveTurn, grown
+from nbagent.notebook.panel_live import MOST_AGENTS, LiveTurn, grown
 from nbagent.notebook.panel_questions import OpenQuestion, taken_apart
 from nbagent.notebook.panel_results import TurnRow
 from nbagent.notebook.protocol import DeltaPacer, GaugePart, PanelState, TurnPart, size_bytes
@@ -132,6 +134,26 @@ def test_stopping_is_shown_until_the_turn_ends_and_never_after() -> None:
     turn.stopping()
     turn.delivers()
     assert (turn.turn.status, turn.turn.delivers) == ("idle", False)
+
+
+def agent_moved(agent: str, status: SubAgentStatus = "running", activity: str = "step 1") -> SubAgentMoved:
+    return SubAgentMoved(agent=agent, name="check", status=status, activity=activity, tool_calls=2, context_tokens=900)
+
+
+def test_sub_agents_that_run_come_first_and_then_the_newest() -> None:
+    turn = live(BEGAN, agent_moved("a"), agent_moved("b"), agent_moved("a", "done", ""), agent_moved("c"), agent_moved("c", "failed", "why"))
+    assert [(r.agent, r.status, r.activity) for r in turn.agents.rows] == [("b", "running", "step 1"), ("c", "failed", "why"), ("a", "done", "")]
+    assert (turn.agents.total, turn.agents.rows[0].calls, turn.agents.rows[0].tokens) == (3, 2, 900)
+    assert turn.add(agent_moved("b", activity="step 2")), "it is shown at once"
+    turn.add(DONE)
+    assert {r.status for r in turn.agents.rows} == {"stopped", "failed", "done"}, "none outlives its turn"
+
+
+def test_of_very_many_sub_agents_the_last_ones_are_remembered_and_all_counted() -> None:
+    turn = live(BEGAN, *(agent_moved(f"a{i}", status) for i in range(300) for status in ("running", "done")))
+    assert (turn.agents.total, len(turn.agents.rows), turn.agents.rows[0].agent) == (300, MOST_AGENTS, "a299")
+    wire = PanelState(agents=turn.agents).to_wire()
+    assert (wire["agents"]["total"], len(wire["agents"]["rows"])) == (300, 8)
 
 
 def test_what_hides_in_a_name_is_taken_out() -> None:

@@ -186,7 +186,7 @@ states = st.builds(
     turn=st.builds(TurnPart, turn=texts, activity=texts, outcome=texts, step=counts),
     agents=st.builds(
         AgentsPart, total=counts,
-        rows=st.lists(st.builds(AgentRow, agent=texts, name=texts, activity=texts), max_size=20).map(tuple),
+        rows=st.lists(st.builds(AgentRow, agent=texts, name=texts, activity=texts, calls=counts, tokens=counts), max_size=20).map(tuple),
     ),
     approval=st.builds(
         ApprovalPart, approval=texts, tool=texts, text=texts,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nbagent.core.effects import SubAgentMoved
 from nbagent.core.entries import Compaction, SkillUse, ToolResult, UsageReported
 from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import joined_text
 from nbagent.models.scripted import calls, says
+from nbagent.runtime.agents import ended_agents
 from nbagent.skills.uses import log_rows
 from tests.fakes.messages_api import call, reply
 from tests.runtime.lab import Lab, extended_by, result_texts
@@ -467,6 +471,104 @@ def test_a_skill_of_the_person_that_forks_answers_before_the_turn(lab: Lab) -> N
     lab.send("the data", "A", skill="check")
     assert "All is well." in lab.prompts()[-1]
     assert [u.details["outcome"] for u in uses(lab)] == ["completed"]
+
+
+# ---------------------------------------------------------------- sub-agents, as people see and reach them
+
+
+def moves_of(lab: Lab) -> list[SubAgentMoved]:
+    return [e for e in lab.events if isinstance(e, SubAgentMoved)]
+
+
+def when(lab: Lab, holds: Callable[[SubAgentMoved], bool], act: Callable[[str], object]) -> None:
+    """Do `act` once, with the id of the sub-agent, as soon as what is told of it holds."""
+    done: list[str] = []
+
+    class Acting(list[Any]):
+        def append(self, event: Any) -> None:
+            super().append(event)
+            if isinstance(event, SubAgentMoved) and not done and holds(event):
+                done.append(event.agent)
+                act(event.agent)
+
+    lab.events = Acting()
+
+
+def test_what_a_fork_does_is_told_to_the_turn_that_asked(lab: Lab) -> None:
+    managed(lab, "check", context="fork")
+    replies = [calls("skill", skill="check"), calls("python", code="n = 4"), says("4"), says("It says 4.")]
+    lab.open(replies, skills__mode="tool", mode="auto")
+    lab.send("go", "A")
+    told = moves_of(lab)
+    assert {(m.name, m.agent) for m in told} == {("check", told[0].agent)}
+    assert [m.activity.split(" ")[0] for m in told if m.status == "running"][:3] == ["getting", "step", "step"]
+    assert any(m.activity.startswith("python") and m.tool_calls == 1 for m in told)
+    last = told[-1]
+    assert (last.status, last.activity, last.tool_calls) == ("done", "", 1)
+    assert last.context_tokens > 0
+    (row,) = ended_agents(lab.session.tree)
+    assert (row.agent, row.name, row.outcome, row.tools) == (last.agent, "check", "completed", ("python",))
+    assert row.tokens > 0
+    assert (lab.session.place.folder / row.journal / "journal.jsonl").is_file()
+
+
+def test_a_word_to_a_fork_reaches_it_before_its_next_step_and_not_the_turn(lab: Lab) -> None:
+    managed(lab, "check", context="fork")
+    replies = [calls("skill", skill="check"), calls("python", code="1"), says("4"), says("It says 4.")]
+    lab.open(replies, skills__mode="tool", mode="auto")
+    agents = lab.session.runner.agents
+    when(lab, lambda m: m.tool_calls == 1, lambda agent: agents.send(agent, "Only the even ones."))
+    lab.send("go", "A")
+    outer, inner, told, last = lab.requests
+    assert "Only the even ones." in str(told.messages)
+    assert not any("Only the even ones." in str(r.messages) for r in (outer, inner, last))
+
+
+def test_a_fork_that_the_person_stops_is_an_error_that_says_so_and_the_turn_goes_on(lab: Lab) -> None:
+    managed(lab, "check", context="fork")
+    replies = [calls("skill", skill="check"), calls("python", code="1"), says("I go on without.")]
+    lab.open(replies, skills__mode="tool", mode="auto")
+    when(lab, lambda m: m.tool_calls == 1, lab.session.runner.agents.stop)
+    done = lab.send("go", "A")
+    (result,) = lab.bodies(ToolResult)
+    assert result.status == "error"
+    assert "skill 'check' did not come to its end: the person stopped it; go on without it" in joined_text(result.content)
+    assert (done.output.outcome, done.output.text) == ("completed", "I go on without.")
+    assert moves_of(lab)[-1].status == "stopped"
+    assert [u.details["outcome"] for u in uses(lab)] == ["stopped"]
+
+
+def test_a_fork_stopped_before_its_first_step_does_not_stop_the_turn(lab: Lab) -> None:
+    managed(lab, "check", context="fork")
+    lab.open([calls("skill", skill="check"), says("I go on without.")], skills__mode="tool")
+    agents = lab.session.runner.agents
+    entered = agents.running
+
+    @contextmanager
+    def running(agent: Any) -> Iterator[Any]:
+        with entered(agent):
+            agent.stopped = True
+            agent.task.cancel()
+            yield agent
+
+    agents.running = running  # type: ignore[method-assign]
+    assert lab.send("go", "A").output.text == "I go on without."
+    assert moves_of(lab)[-1].status == "stopped"
+
+
+def test_who_is_no_sub_agent_or_has_ended_hears_nothing_and_it_is_said(lab: Lab) -> None:
+    managed(lab, "check", context="fork")
+    lab.open([calls("skill", skill="check"), says("4"), says("done")], skills__mode="tool")
+    agents = lab.session.runner.agents
+    with pytest.raises(UsageProblem, match="no sub-agent is called 'sa9'; none runs"):
+        agents.send("sa9", "hi")
+    when(lab, lambda m: m.activity == "step 1", lambda agent: lab.asked.append(agents.send("check", "hi")))
+    lab.send("go", "A")
+    assert lab.asked == ["check hears it before its next step."]
+    with pytest.raises(UsageProblem, match="the sub-agent check has ended; it hears nothing any more"):
+        agents.stop(moves_of(lab)[0].agent)
+    with pytest.raises(UsageProblem, match="the message is empty"):
+        agents.send("check", " ")
 
 
 # ---------------------------------------------------------------- later

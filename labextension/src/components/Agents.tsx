@@ -2,45 +2,27 @@
 
 import * as React from 'react';
 
-import { dollars } from '../format.js';
+import { dollars, tokens } from '../format.js';
+import type { AgentRow } from '../protocol.js';
 import { Badge, Say, type PartProps } from './shared.js';
 
-export function Agents({ session, trans }: PartProps): JSX.Element {
+export function Agents(props: PartProps): JSX.Element {
+  const { session, trans } = props;
   const { rows, total } = session.state.agents;
   if (total === 0) {
-    return <p className="nbagent-Hint">{trans.__('No sub-agent has run.')}</p>;
+    return (
+      <p className="nbagent-Hint">
+        {trans.__(
+          'No sub-agent has run. A skill with "context: fork" works as one.'
+        )}
+      </p>
+    );
   }
   return (
     <>
       <ul className="nbagent-List" aria-label={trans.__('Sub-agents')}>
         {rows.map(row => (
-          <li key={row.agent} className="nbagent-Item">
-            <div className="nbagent-Row">
-              <span>
-                <strong>{row.name || row.agent}</strong>{' '}
-                <Badge kind={badge(row.status)} text={row.status} />
-                {row.activity !== '' ? ` ${row.activity}` : ''}
-                {` · ${dollars(row.costUsd)}`}
-              </span>
-              {row.status === 'running' ? (
-                <button
-                  type="button"
-                  className="nbagent-Button nbagent-mod-warn"
-                  aria-label={trans.__('Stop %1', row.name || row.agent)}
-                  onClick={() => void session.stopAgent(row.agent)}
-                >
-                  {trans.__('Stop')}
-                </button>
-              ) : null}
-            </div>
-            {row.status === 'running' ? (
-              <Say
-                label={trans.__('Tell %1 something', row.name || row.agent)}
-                button={trans.__('Send')}
-                onSend={text => session.sendTo(row.agent, text)}
-              />
-            ) : null}
-          </li>
+          <Agent key={row.agent} row={row} {...props} />
         ))}
       </ul>
       {total > rows.length ? (
@@ -52,8 +34,72 @@ export function Agents({ session, trans }: PartProps): JSX.Element {
   );
 }
 
+function Agent({
+  row,
+  session,
+  trans
+}: PartProps & { row: AgentRow }): JSX.Element {
+  const name = row.name || row.agent;
+  const facts = [
+    trans._n('%1 call', '%1 calls', row.calls),
+    row.tokens > 0 ? trans.__('%1 tokens', tokens(row.tokens)) : '',
+    row.costUsd > 0 ? dollars(row.costUsd) : ''
+  ];
+  return (
+    <li className="nbagent-Item">
+      <div className="nbagent-Row">
+        <span>
+          <strong className="nbagent-Name">{name}</strong>{' '}
+          <Badge
+            kind={badge(row.status)}
+            text={statusWord(row.status, trans)}
+          />
+        </span>
+        {row.status === 'running' ? (
+          <button
+            type="button"
+            className="nbagent-Button nbagent-mod-warn"
+            aria-label={trans.__('Stop %1', name)}
+            onClick={() => void session.stopAgent(row.agent)}
+          >
+            {trans.__('Stop')}
+          </button>
+        ) : null}
+      </div>
+      {row.activity !== '' ? (
+        <p className="nbagent-Description">{row.activity}</p>
+      ) : null}
+      <p className="nbagent-Hint">
+        {facts.filter(fact => fact !== '').join(' · ')}
+      </p>
+      {row.status === 'running' ? (
+        <Say
+          label={trans.__('Tell %1 something', name)}
+          button={trans.__('Send')}
+          onSend={text => session.sendTo(row.agent, text)}
+        />
+      ) : null}
+    </li>
+  );
+}
+
+const STATUSES = ['running', 'done', 'failed', 'stopped'];
+
 function badge(status: string): string {
-  return ['running', 'done', 'failed', 'stopped'].includes(status)
-    ? status
-    : 'other';
+  return STATUSES.includes(status) ? status : 'other';
+}
+
+function statusWord(status: string, trans: PartProps['trans']): string {
+  switch (status) {
+    case 'running':
+      return trans.__('running');
+    case 'done':
+      return trans.__('done');
+    case 'failed':
+      return trans.__('failed');
+    case 'stopped':
+      return trans.__('stopped');
+    default:
+      return status;
+  }
 }
