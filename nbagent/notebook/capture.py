@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+from nbagent.notebook.clearing import Stage
 from nbagent.tools.kernel_types import Display
 
 StreamName = Literal["stdout", "stderr"]
@@ -105,11 +106,27 @@ class Recorder:
         self._shown_displays = 0
         self.displays_dropped = 0
         self.result_text: str | None = None
+        self._clears = False
+
+    def clear(self, *, wait: bool) -> None:
+        """Forget what was printed and displayed, at once or as something new comes (`clear_output`)."""
+        with self._lock:
+            self._clears = True
+            if not wait:
+                self._clear_now()
+
+    def _clear_now(self) -> None:
+        if self._clears:
+            self._clears = False
+            kept = self._limits.kept_stream
+            self._streams = {"stdout": BoundedText(kept), "stderr": BoundedText(kept)}
+            self._displays, self.displays_dropped = [], 0
 
     def stream(self, name: StreamName, text: str) -> str:
         """Record `text` and return what of it the person is to be shown."""
         text = printable(text)
         with self._lock:
+            self._clear_now()
             self._streams[name].add(text)
             if self._spill is not None:
                 self._spill(text)
@@ -126,6 +143,8 @@ class Recorder:
         """Record a display; say whether the person is to be shown it."""
         with self._lock:
             shown = Display(**_kept_bundle(bundle, self._limits))
+            if not update:
+                self._clear_now()
             if update:
                 self._displays = [(k, shown if k and k == display_id else old) for k, old in self._displays]
             elif len(self._displays) < self._limits.kept_displays:
@@ -249,15 +268,17 @@ def capturing(shell: Any, recorder: Recorder) -> Iterator[None]:
 
     token = _RECORDER.set(recorder)
     publisher, hook = shell.display_pub, shell.displayhook
+    stage = Stage(publisher.publish, can_update=getattr(shell, "kernel", None) is not None)
     try:
         with contextlib.ExitStack() as stack:
             for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
-                stack.enter_context(shadowed(stream, write=_tee(stream.write, name, recorder, mine)))
-            stack.enter_context(shadowed(publisher, publish=_publish(publisher.publish, recorder, mine)))
-            stack.enter_context(shadowed(publisher, clear_output=_clear(publisher.clear_output, mine)))
+                stack.enter_context(shadowed(stream, write=_tee(stream.write, name, recorder, stage, mine)))
+            stack.enter_context(shadowed(publisher, publish=_publish(publisher.publish, recorder, stage, mine)))
+            stack.enter_context(shadowed(publisher, clear_output=_clear(publisher.clear_output, recorder, stage, mine)))
             compute = _compute(hook.compute_format_data, recorder, mine)
             stack.enter_context(shadowed(hook, compute_format_data=compute))
             yield
+            stage.close()
     finally:
         _RECORDER.reset(token)
 
@@ -268,36 +289,45 @@ def _pipe_thread(stream: object) -> int | None:
     return ident if isinstance(ident, int) else None
 
 
-def _tee(write: Callable[[str], Any], name: Any, recorder: Recorder, mine: Callable[[], bool]) -> Callable[[str], Any]:
+def _tee(
+    write: Callable[[str], Any], name: Any, recorder: Recorder, stage: Stage, mine: Callable[[], bool]
+) -> Callable[[str], Any]:
     def tee(text: str) -> Any:
         if not isinstance(text, str) or not mine():
             return write(text)
         shown = recorder.stream(name, text)
-        if shown:
+        if shown and not stage.write(shown):
             write(shown)
         return len(text)
 
     return tee
 
 
-def _publish(publish: Callable[..., Any], recorder: Recorder, mine: Callable[[], bool]) -> Callable[..., Any]:
-    def recorded(data: Any, metadata: Any = None, *args: Any, **options: Any) -> Any:
-        if mine() and isinstance(data, Mapping):
-            display_id = (options.get("transient") or {}).get("display_id")
-            if not recorder.display(data, display_id=display_id, update=bool(options.get("update"))):
-                return None
-        return publish(data, metadata, *args, **options)
+def _publish(
+    publish: Callable[..., Any], recorder: Recorder, stage: Stage, mine: Callable[[], bool]
+) -> Callable[..., Any]:
+    def recorded(data: Any, metadata: Any = None, **options: Any) -> Any:
+        if not mine() or not isinstance(data, Mapping):
+            return publish(data, metadata, **options)
+        display_id = (options.get("transient") or {}).get("display_id")
+        may_grow = recorder.display(data, display_id=display_id, update=bool(options.get("update")))
+        return stage.show(data, metadata, options=options, may_grow=may_grow)
 
     return recorded
 
 
-def _clear(clear: Callable[..., Any], mine: Callable[[], bool]) -> Callable[..., Any]:
-    """Return a `clear_output` that does nothing for the run: the cell's output is the turn's too, its text say."""
+def _clear(
+    clear: Callable[..., Any], recorder: Recorder, stage: Stage, mine: Callable[[], bool]
+) -> Callable[..., Any]:
+    """Return a `clear_output` that takes back what the run showed: the rest of the cell's output is the turn's."""
 
-    def kept(*args: Any, **options: Any) -> Any:
-        return None if mine() else clear(*args, **options)
+    def cleared(wait: bool = False) -> Any:
+        if not mine():
+            return clear(wait)
+        recorder.clear(wait=wait)
+        return stage.clear(wait=wait)
 
-    return kept
+    return cleared
 
 
 def _compute(compute: Callable[[object], Any], recorder: Recorder, mine: Callable[[], bool]) -> Callable[[object], Any]:

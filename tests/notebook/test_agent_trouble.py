@@ -151,7 +151,31 @@ def test_code_that_clears_the_output_takes_nothing_of_the_turn_away(kernel: Agen
         assert result.of("clear_output") == []
         below = shown(result)
         assert [word for word in ("Look.", "one", "two", "fine") if word not in below] == []
+        assert "two" in str(sent(fake)[-1]["messages"][-1])
+        assert "one" not in str(sent(fake)[-1]["messages"][-1])
         assert len(kernel.run("from IPython.display import clear_output; clear_output()").of("clear_output")) == 1
+
+
+def test_a_progress_loop_of_the_agent_leaves_one_display(kernel: AgentKernel, tmp_path: Path) -> None:
+    code = (
+        "from IPython.display import HTML, clear_output, display\n"
+        "for i in range(5):\n    clear_output(wait=True)\n    display(HTML(f'<b>round {i}</b>'))\n    print('loss', i)"
+    )
+    with FakeMessagesAPI([reply("Look.", python(code)), "fine"]) as fake:
+        kernel.begin(tmp_path, fake)
+        result = kernel.run(agent("go"))
+        shows = [m["content"] for m in result.of("display_data")]
+        rounds = [m for m in shows if "round" in m["data"].get("text/html", "")]
+        printed = [m for m in shows if m["data"].get("text/plain", "").startswith("loss")]
+        assert (len(rounds), len(printed), result.of("stream")) == (1, 1, [])
+        last = {
+            m["content"]["transient"]["display_id"]: m["content"]["data"] for m in result.of("update_display_data")
+        }
+        assert last[rounds[0]["transient"]["display_id"]]["text/html"] == "<b>round 4</b>"
+        assert last[printed[0]["transient"]["display_id"]]["text/plain"] == "loss 4"
+        told = str(sent(fake)[-1]["messages"][-1])
+        assert "loss 4" in told
+        assert "loss 3" not in told
 
 
 def test_a_killed_kernel_loses_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
