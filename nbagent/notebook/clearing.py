@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
 
 Publish = Callable[..., Any]
 BLANK: Mapping[str, str] = {"text/plain": ""}
@@ -67,7 +66,7 @@ class Stage:
             if own:
                 self._aliases[own] = place.display_id
         else:
-            place = _Place(own or uuid4().hex)
+            place = _Place(own or _new_id())
             self._places.append(place)
         self._used += 1
         return place.display_id
@@ -122,3 +121,9 @@ class Stage:
             if place.filled:
                 place.filled = False
                 self._publish(BLANK, {}, transient={"display_id": place.display_id}, update=True)
+
+
+def _new_id() -> str:
+    from IPython.display import DisplayHandle
+
+    return str(DisplayHandle().display_id)  # type: ignore[no-untyped-call]
