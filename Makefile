@@ -53,10 +53,9 @@ demo: setup
 test: setup
 	$(RUN) tools/build_labextension.py --run test
 	$(RUN) -m pytest -n $(JOBS) -m "not kernel" --ignore=tests/browser $(TESTS) || [ $$? -eq 5 ] # 5: none in TESTS
-	$(RUN) -m pytest -m kernel --ignore=tests/browser $(TESTS) || [ $$? -eq 5 ] # 5: none in TESTS
-	@set -- notebooks/*.ipynb; if [ ! -e "$$1" ]; then echo "Notebooks: none."; exit 0; fi; \
-	for pass in first second; do echo "Notebooks, replayed, $$pass pass:"; \
-	  ( $(SEALED) $(RUN) -m pytest --nbval -p no:cacheprovider "$$@" ) || exit 1; done
+	$(RUN) -m pytest -n $(JOBS) --dist loadfile -m kernel --ignore=tests/browser $(TESTS) || [ $$? -eq 5 ] # 5: none in TESTS
+	@echo "Notebooks, replayed (tests/test_notebooks.py has run them twice, in two folders):"; \
+	$(SEALED) $(RUN) -m pytest --nbval -p no:cacheprovider notebooks/*.ipynb
 	@c="$${NBAGENT_CHROMIUM:-$$(command -v chromium || command -v chromium-browser || true)}"; \
 	if [ ! -d tests/browser ]; then echo "Browser tests: not run, there are none."; \
 	elif [ -z "$$c" ]; then echo "Browser tests: NOT RUN, no Chromium was found (install it, or set NBAGENT_CHROMIUM)."; \
