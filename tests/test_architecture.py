@@ -52,6 +52,7 @@ MAY_IMPORT = {
 }
 THIRD_PARTIES = {
     "anthropic": ("models/anthropic",),
+    "aiohttp": ("models/connections.py",),
     "sqlite3": ("memory/index.py",),
     "IPython": ("notebook/",),
     "ipywidgets": ("notebook/",),

@@ -14,6 +14,7 @@ HEAVY = {
     "anthropic",
     "httpx2",
     "httpx",
+    "aiohttp",
     "sqlite3",
     "numpy",
     "pandas",

@@ -1,8 +1,8 @@
 """The Anthropic Messages API, through the official SDK's client.
 
-The client carries credentials, headers and connections; the body is the stored bytes of the
-conversation, joined, and the event lines are read here, since both are cheaper so (measured:
-`benchmarks/`). Waiting and trying again are ours, so that they are seen, bounded and stoppable.
+The client carries credentials and headers; the body is the stored bytes of the conversation, joined, the event lines
+are read here, and most requests go over connections of a lighter HTTP client, since all three are cheaper so
+(measured: `benchmarks/`). Waiting and trying again are ours, so that they are seen, bounded and stoppable.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import importlib
 import ipaddress
 import json
 import os
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
+from urllib.request import getproxies
 
 from nbagent.core.errors import MissingKey, ModelFailed, one_line
 from nbagent.core.messages import Request, Response
@@ -25,7 +27,7 @@ from nbagent.models.anthropic_failures import failure_of
 from nbagent.models.anthropic_platforms import Platform, missing_library, open_platform
 from nbagent.models.anthropic_sending import Sender
 from nbagent.models.catalog import ModelFacts, lookup, without_platform
-from nbagent.models.context_edits import beta_names
+from nbagent.models.context_edits import SentBack, beta_names
 from nbagent.models.credentials import has_credentials, key_of
 from nbagent.models.endpoint_facts import merged_facts, says_unknown, unknown_model
 from nbagent.models.model import Watch
@@ -34,6 +36,8 @@ from nbagent.models.sse import EventReader
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncStream
+
+    from nbagent.models.connections import Connections
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 MAX_TRIES = 5
@@ -50,6 +54,20 @@ def is_loopback(url: str | None) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name, such as 127.example.org
         return False
+
+
+def proxies_are_set() -> bool:
+    """Tell whether the environment, or the system, names a proxy; which requests it is for is the SDK's affair."""
+    return any(name != "no" for name in getproxies())
+
+
+def _trusting() -> ssl.SSLContext:
+    """Return what the SDK's own client trusts."""
+    import httpx2
+
+    context = httpx2.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 class AnthropicModel:
@@ -76,9 +94,11 @@ class AnthropicModel:
         self._given = client
         self._client: AsyncAnthropic | None = None
         self._sender: Sender | None = None
+        self._direct: Connections | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._imported = False
         self._bodies = BodyMaker()
+        self._sent_back = SentBack()
         self._max_tries = max_tries
         self._read_timeout_s = read_timeout_s
         self._platform = platform
@@ -106,20 +126,28 @@ class AnthropicModel:
                 key_of(self._environ, name)
 
     async def close(self) -> None:
-        """Close the connections; the next call opens new ones."""
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await client.close()
+        """Close the connections, on the loop that opened them; the next call opens new ones."""
+        loop, self._loop = self._loop, None
+        client, self._client, self._sender = self._client, None, None
+        direct, self._direct = self._direct, None
+        if loop is None or loop is asyncio.get_running_loop():
+            await _close(direct, client)
+        elif loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_close(direct, client), loop))
+        elif loop.is_closed():  # with its sockets; what would speak of them when it is collected hears of it
+            await _close(direct, None)
 
     async def _open_client(self) -> AsyncAnthropic:
         # The SDK's import takes seconds (claude.md A2): on a thread, so that Stop does not wait for it.
         if not self._imported:
-            await asyncio.to_thread(importlib.import_module, "anthropic")
+            for module in ("anthropic", "nbagent.models.connections"):
+                await asyncio.to_thread(importlib.import_module, module)
             self._imported = True
         if self._given is not None:
             return self._given
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # connections belong to the loop that opened them
+            await self.close()
             self._client, self._loop = self._new_client(), loop
         return self._client
 
@@ -127,17 +155,22 @@ class AnthropicModel:
         import anthropic
         import httpx2
 
+        from nbagent.models.connections import Connections
+
         timeout = httpx2.Timeout(self._read_timeout_s, connect=CONNECT_TIMEOUT_S)
         if self._platform != "anthropic":
             return open_platform(self._platform, base_url=self._base_url, timeout=timeout)
         # Proxy variables are for the world outside; a loopback service is never behind one.
-        http = anthropic.DefaultAsyncHttpxClient(trust_env=not is_loopback(self._base_url), timeout=timeout)
+        inside = is_loopback(self._base_url)
+        http = anthropic.DefaultAsyncHttpxClient(trust_env=not inside, timeout=timeout)
         key, token = (key_of(self._environ, name) for name in KEYS)
         client = anthropic.AsyncAnthropic(
             api_key=key, auth_token=None if key else token, base_url=self._base_url,
             max_retries=0, timeout=timeout, http_client=http,
         )  # fmt: skip
-        self._sender = Sender(client, http if key or token else None)
+        if (key or token) and (inside or not proxies_are_set()):
+            self._direct = Connections(connect_s=CONNECT_TIMEOUT_S, read_s=self._read_timeout_s, make_ssl=_trusting)
+        self._sender = Sender(client, self._direct)
         return client
 
     # ------------------------------------------------------------ what the provider knows of a model
@@ -171,7 +204,7 @@ class AnthropicModel:
     async def call(self, request: Request, watch: Watch) -> Response:
         """Send `request`, streaming; see Model. A call that brought nothing is tried again, visibly and with bounds."""
         body = self._bodies.body(replace(request, model=without_platform(request.model)))
-        names = beta_names(request)
+        names = beta_names(request, self._sent_back)
         for attempt in range(1, self._max_tries + 1):
             failure = await self._attempt(body, names, watch)
             if failure is None:
@@ -229,6 +262,13 @@ class AnthropicModel:
                     _whole(event, watch)
                 else:
                     _show(watch, watch.reply.feed(event))
+
+
+async def _close(direct: Connections | None, client: AsyncAnthropic | None) -> None:
+    if direct is not None:
+        await direct.close()
+    if client is not None:
+        await client.close()
 
 
 async def _parsed(stream: AsyncStream[object]) -> AsyncGenerator[Mapping[str, Any], None]:

@@ -10,7 +10,7 @@ from typing import Any
 from nbagent.core.errors import ModelFailed, one_line
 from nbagent.models.reply import error_event
 
-_TRANSPORT = ("httpx2", "httpcore2", "httpcore", "ssl", "anyio")
+_TRANSPORT = ("httpx2", "httpcore2", "httpcore", "aiohttp", "ssl", "anyio")
 
 UNSENDABLE = (
     "nothing was sent: a header of the request holds a character that cannot stand there; check the key, and the "
@@ -46,13 +46,18 @@ def failure_of(error: Exception) -> ModelFailed:
         return ModelFailed("the provider did not answer in time", kind="timeout", retryable=True)
     if _is_header_fault(error):
         return ModelFailed(UNSENDABLE, kind="auth")
-    if isinstance(error, anthropic.APIConnectionError):
+    if isinstance(error, anthropic.APIConnectionError) or _is_unreachable(error):
         cause = one_line(str(error.__cause__ or error))[:200]
         line = f"the provider cannot be reached ({cause}); check the network and base_url"
         return ModelFailed(line, kind="connection", retryable=True)
     if isinstance(error, OSError) or type(error).__module__.split(".")[0] in _TRANSPORT:
         return ModelFailed(f"the connection broke ({name})", kind="connection", retryable=True)
     return ModelFailed(f"the call failed: {name}: {one_line(str(error))[:200]}", kind="protocol")
+
+
+def _is_unreachable(error: Exception) -> bool:
+    """Tell whether the lighter client could not connect; named so that its package need not be imported here."""
+    return any(kind.__name__ == "ClientConnectorError" for kind in type(error).__mro__)
 
 
 def _is_header_fault(error: BaseException) -> bool:

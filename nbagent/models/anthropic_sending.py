@@ -1,59 +1,65 @@
-"""Sending bodies over the SDK's client: it makes the first request, which is the pattern of those that follow.
+"""Sending bodies: the SDK makes and sends the first request, which is the pattern of those that follow.
 
 The SDK puts URL, credentials, version, betas and its own headers together; with a key or a token that does not change
 they are the same at each call, and making them anew costs more than all else that a call does here. So what is sent
-after the first is that request with another body, over the same HTTP client.
+after the first is that request with another body, over connections of a lighter HTTP client. Whatever is not a plain
+success there goes the SDK's way the next time.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbagent.models.anthropic_failures import status_failure
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
-    from httpx2 import AsyncClient, Response
+    from httpx2 import Request, Response
 
-_OF_ONE_REQUEST = (b"content-length", b"transfer-encoding", b"cookie")
+    from nbagent.models.connections import Connections, Headers, Reply
+
+    Answer: TypeAlias = Response | Reply
+
+# Of one request only, or what the other client says for itself: which encodings it reads.
+_NOT_REPEATED = (b"content-length", b"transfer-encoding", b"cookie", b"accept-encoding")
 
 
 class Sender:
-    """Posts bodies to the Messages API. `http` is the client's own, when its credentials never change; else None."""
+    """Posts bodies to the Messages API. `direct` carries what follows the first request; None leaves all to the SDK.
 
-    def __init__(self, client: AsyncAnthropic, http: AsyncClient | None) -> None:
+    It is to be None where credentials may change, or the way to the service is not for it.
+    """
+
+    def __init__(self, client: AsyncAnthropic, direct: Connections | None) -> None:
         self._client = client
-        self._http = http
-        self._pattern: Any = None
+        self._direct = direct
+        self._url = ""
+        self._headers: Headers = ()
         self._betas: tuple[str, ...] = ()
-        self._headers: list[tuple[bytes, bytes]] = []
 
-    async def post(self, body: bytes, betas: Sequence[str] = ()) -> Response:
+    async def post(self, body: bytes, betas: Sequence[str] = ()) -> Answer:
         """Send `body` with the names of `betas`; return the response of a success, to be read as a stream and closed.
 
         Raises:
             ModelFailed: the provider answered with an error.
             Exception: what the SDK or the transport raises.
         """
-        if self._http is None or self._pattern is None or tuple(betas) != self._betas:
+        if self._direct is None or not self._url or tuple(betas) != self._betas:
             return await self._first(body, tuple(betas))
-        import httpx2
-
-        pattern = self._pattern
-        request = httpx2.Request(
-            "POST", pattern.url, headers=self._headers, content=body, extensions=dict(pattern.extensions)
-        )
-        response = await self._http.send(request, stream=True, follow_redirects=True)
-        if response.is_success:
-            return response
+        url, self._url = self._url, ""  # unless it is a success, the SDK makes the next one
+        answer = await self._direct.post(url, self._headers, body)
+        if answer.is_success:
+            self._url = url
+            return answer
         try:
-            raw = await response.aread()
+            raw = await answer.aread()
         finally:
-            await response.aclose()
-        self._pattern = None  # the SDK makes the next one: what it would do otherwise, it does
-        raise status_failure(response.status_code, _told(raw), response.headers)
+            await answer.aclose()
+        if answer.is_redirect:
+            return await self._first(body, tuple(betas))
+        raise status_failure(answer.status_code, _told(raw), answer.headers)
 
     async def _first(self, body: bytes, betas: tuple[str, ...]) -> Response:
         from anthropic import AsyncStream
@@ -65,11 +71,20 @@ class Sender:
             "/v1/messages", cast_to=object, stream=True, stream_cls=AsyncStream[object], **sent
         )
         response: Response = stream.response
-        if self._http is not None and not response.history:
-            self._pattern, self._betas = response.request, betas
-            raw = response.request.headers.raw
-            self._headers = [(name, value) for name, value in raw if name.lower() not in _OF_ONE_REQUEST]
+        if not response.history:
+            self.learn(response.request, betas)
         return response
+
+    def learn(self, request: Request, betas: tuple[str, ...] = ()) -> None:
+        """Take `request` as the pattern of those that follow, where it can be repeated as it is."""
+        if self._direct is None or request.url.userinfo or not all(v.isascii() for _, v in request.headers.raw):
+            return
+        self._url, self._betas = str(request.url), betas
+        self._headers = [
+            (name.decode("ascii"), value.decode("ascii"))
+            for name, value in request.headers.raw
+            if name.lower() not in _NOT_REPEATED
+        ]
 
 
 def _told(raw: bytes) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nbagent.core.messages import Block, Request
+from nbagent.core.messages import Block, Message, Request
 
 CLEAR_BETA: Final = "context-management-2025-06-27"
 COMPACT_BETA: Final = "compact-2026-01-12"
@@ -61,12 +61,30 @@ def without_compaction(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, PARAMETER: {**asked, "edits": kept}} if kept else rest
 
 
-def beta_names(request: Request) -> tuple[str, ...]:
+class SentBack:
+    """Tells whether messages hold a compaction of the provider's; a message that stays is looked at once."""
+
+    def __init__(self) -> None:
+        self._messages: tuple[Message, ...] = ()
+        self._found = False
+
+    def holds(self, messages: tuple[Message, ...]) -> bool:
+        """Tell it of the messages of a request, of which most were in the last one."""
+        known = len(self._messages)
+        if messages[:known] != self._messages:  # the same objects, as a rule: a comparison of pointers
+            known, self._found = 0, False
+        new = messages[known:]
+        self._found = self._found or any(_is_compaction(b) for m in new if m.role == "assistant" for b in m.blocks)
+        self._messages = messages
+        return self._found
+
+
+def beta_names(request: Request, sent_back: SentBack | None = None) -> tuple[str, ...]:
     """Return the beta names that a request needs, sorted: for its edits, and for compactions that it sends back."""
     asked = request.options.get(PARAMETER)
     kinds = {str(e.get("type")) for e in asked.get("edits", ())} if isinstance(asked, Mapping) else set()
     names = {CLEAR_BETA for kind in kinds if kind.startswith("clear_")}
-    if COMPACT in kinds or any(_is_compaction(b) for m in request.messages if m.role == "assistant" for b in m.blocks):
+    if (sent_back or SentBack()).holds(request.messages) or COMPACT in kinds:
         names.add(COMPACT_BETA)
     return tuple(sorted(names))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from nbagent.models.cassette import Cassette
 from nbagent.models.catalog import ModelFacts, lookup
 from nbagent.models.registry import NamedModel, check_known, open_model, with_endpoint_facts
 from nbagent.runtime.clock import Clock, SystemClock
+from nbagent.runtime.closing import close_models
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
 from nbagent.runtime.places import Place, came_along, cells_of, find_place, remember
@@ -30,6 +30,7 @@ from nbagent.runtime.turns import TurnRunner
 from nbagent.runtime.writer import NoLog, SessionWriter
 from nbagent.store.artifacts import Artifacts
 from nbagent.store.journal import Journal
+from nbagent.store.scratch import ScratchFolder
 from nbagent.store.secrets import Scrubber, secret_values
 from nbagent.store.settings import Settings
 from nbagent.tools.registry import builtin_tools
@@ -50,7 +51,7 @@ class Session:
 
     def __init__(
         self, *, place: Place, runner: TurnRunner, opened: Opened, environ: Mapping[str, str],
-        journal: Journal | None, cassette: Cassette | None = None, scratch: Path | None = None,
+        journal: Journal | None, cassette: Cassette | None = None, scratch: ScratchFolder | None = None,
     ) -> None:  # fmt: skip
         self.place = place
         self.runner = runner
@@ -60,6 +61,7 @@ class Session:
         self._environ = environ
         self._scratch = scratch
         self._models: dict[str, NamedModel] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: set[str] = set()
         self._earlier = frozenset(t.turn for t in self.tree.turns())
         self._previous: TurnNode | None = None
@@ -87,10 +89,8 @@ class Session:
             session_name=place.name, scrubber=scrubber, day=day, forks=place.folder / "forks", notices=came_along(place)
         )  # fmt: skip
         writer.recover_partial()
-        opened = Opened(
-            how=place.how, origin=place.origin, turns=len(tree.turns_on_path()),
-            diagnostics=(*journal.diagnostics, *runner.rules().faults(runner.tools)),
-        )  # fmt: skip
+        faults = (*journal.diagnostics, *runner.rules().faults(runner.tools))
+        opened = Opened(how=place.how, origin=place.origin, turns=len(tree.turns_on_path()), diagnostics=faults)
         remember(place, cells_of(tree))
         return cls(place=place, runner=runner, opened=opened, environ=environ, journal=journal)
 
@@ -100,16 +100,15 @@ class Session:
         environ: Mapping[str, str] = os.environ,
     ) -> Session:  # fmt: skip
         """Return a session that plays `cassette` and is never kept; clock and ids are the recording's."""
-        scratch = Path(tempfile.mkdtemp(prefix="nbagent-replay-"))
+        scratch = ScratchFolder("replay")
         writer = SessionWriter(NoLog(), SessionTree(), recorded_clock(cassette))
         runner = _runner(
-            writer, Artifacts(scratch / "artifacts", folder), settings, folder=folder, home=home, environ=environ
+            writer, Artifacts(scratch.path / "artifacts", folder), settings, folder=folder, home=home, environ=environ
         )
-        place = Place(name="replay", folder=scratch, notebook=None, how="replay")
+        place = Place(name="replay", folder=scratch.path, notebook=None, how="replay")
         opened = Opened(how="replay", origin="", turns=0, diagnostics=())
-        return cls(
-            place=place, runner=runner, opened=opened, environ=environ, journal=None, cassette=cassette, scratch=scratch
-        )
+        given: Any = {"cassette": cassette, "scratch": scratch}
+        return cls(place=place, runner=runner, opened=opened, environ=environ, journal=None, **given)
 
     # ------------------------------------------------------------ parts
 
@@ -128,12 +127,13 @@ class Session:
         self.runner.settings = settings
 
     def close(self) -> None:
-        """Let go of the journal, so that another kernel may open it; and remove what a replay left."""
+        """Let go of the journal, so that another kernel may open it; and of connections and a replay's folder."""
+        close_models((named.model for named in self._models.values()), self._loop)
         self.runner.memory.close()
         if self._journal is not None:
             self._journal.close()
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.remove()
 
     def model(self, name: str | None = None) -> NamedModel:
         """Return the model `name`; without one that of the session, else of the last turn, else of the settings."""
@@ -148,7 +148,7 @@ class Session:
             MissingKey: it could not be called.
             UsageProblem: neither the table nor the provider knows it.
         """
-        named = self._named(name)
+        named, self._loop = self._named(name), asyncio.get_running_loop()
         named.model.check_ready()
         if named.name not in self._asked:
             named = self._models[named.name] = await with_endpoint_facts(named)

@@ -25,6 +25,7 @@ from nbagent.models.registry import check_known, open_model, with_endpoint_facts
 from nbagent.models.reply import ReplyBuilder
 from tests.fakes import replies
 from tests.fakes.messages_api import FakeMessagesAPI, Fault, call, reply, thinking
+from tests.fakes.ways import both_ways  # noqa: F401
 
 T = TypeVar("T")
 MODEL = "claude-sonnet-5-5"

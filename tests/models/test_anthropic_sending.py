@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import aiohttp
 import anthropic
 import httpx2
+import pytest
 
 from nbagent.core.errors import ModelFailed
 from nbagent.models.anthropic_sending import Sender
+from nbagent.models.connections import Connections
+from tests.fakes import replies
+from tests.fakes.messages_api import FakeMessagesAPI, reply
 
 
 class Server:
@@ -63,17 +71,21 @@ def refusal(status: int, **error: str) -> bytes:
 
 
 async def send(url: str, bodies: Sequence[bytes]) -> list[str]:
-    http = httpx2.AsyncClient(trust_env=False)
+    http = httpx2.AsyncClient(trust_env=False, follow_redirects=True)
     client = anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0, http_client=http)
-    sender, told = Sender(client, http), []
-    for body in bodies:
-        try:
-            response = await sender.post(body)
-            told.append((await response.aread()).decode())
-            await response.aclose()
-        except ModelFailed as error:
-            told.append(f"{error.kind} {error.retryable} {error.retry_after_s}")
-    await client.close()
+    direct = Connections(connect_s=5, read_s=5)
+    sender, told = Sender(client, direct), []
+    try:
+        for body in bodies:
+            try:
+                response = await sender.post(body)
+                told.append((await response.aread()).decode())
+                await response.aclose()
+            except ModelFailed as error:
+                told.append(f"{error.kind} {error.retryable} {error.retry_after_s}")
+    finally:
+        await direct.close()
+        await client.close()
     return told
 
 
@@ -97,3 +109,126 @@ def test_an_error_of_a_later_request_means_what_the_sdk_would_say_and_the_sdk_ma
     busy = refusal(529, type="overloaded_error", message="busy")
     told = run([EVENTS, busy, EVENTS, refusal(400, message="prompt is too long: 9")], use)
     assert told == [":ok\n", "overloaded True 7.0", ":ok\n", "overflow False 7.0"]
+
+
+def test_a_redirect_of_a_later_request_is_followed_as_the_sdk_follows_it() -> None:
+    moved = b"HTTP/1.1 307 Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n"
+
+    async def use(url: str, server: Server) -> Any:
+        told = await send(url, [b'{"a":1}', b'{"a":2}'])
+        return told, [head.split(b" ")[1] for head in server.heads], server.bodies[-1]
+
+    told, paths, last = run([EVENTS, moved, moved, EVENTS], use)
+    assert told == [":ok\n"] * 2
+    assert paths == [b"/v1/messages"] * 3 + [b"/elsewhere"]
+    assert last == b'{"a":2}'
+
+
+@pytest.mark.parametrize("size", [10, 3_000_000])
+def test_a_body_of_any_size_arrives_whole_on_one_connection(size: int) -> None:
+    async def use(url: str, server: Server) -> Any:
+        told = await send(url, [b"{}", b"x" * size, b"y" * size])
+        return told, server.bodies[1:], server.connections
+
+    told, bodies, connections = run([EVENTS] * 3, use)
+    assert told == [":ok\n"] * 3
+    assert bodies == [b"x" * size, b"y" * size]
+    assert connections == 2  # the SDK's own, and the lighter one
+
+
+def test_a_connection_that_died_while_it_was_idle_is_replaced_unseen() -> None:
+    async def use(url: str, server: Server) -> Any:
+        return await send(url, [b'{"a":1}', b'{"a":2}', b'{"a":3}']), server.bodies
+
+    # The connection of request 2 takes request 3 and closes without a byte.
+    told, bodies = run([EVENTS, EVENTS, b"!", EVENTS], use)
+    assert told == [":ok\n"] * 3
+    assert bodies == [b'{"a":1}', b'{"a":2}', b'{"a":3}', b'{"a":3}']
+
+
+def test_a_fresh_connection_that_dies_is_a_failure_and_not_tried_again_unseen() -> None:
+    async def use(url: str, server: Server) -> Any:
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await send(url, [b'{"a":1}', b'{"a":2}'])
+        return server.bodies
+
+    assert run([EVENTS, b"!"], use) == [b'{"a":1}', b'{"a":2}']
+
+
+def test_a_reply_given_up_closes_its_connection_and_one_read_whole_keeps_it() -> None:
+    endless = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n4\r\n:ok\n\r\n"
+
+    async def use(url: str, server: Server) -> Any:
+        direct = Connections(connect_s=5, read_s=5)
+        seen = []
+        for _ in range(3):
+            answer = await direct.post(url, [], b"{}")
+            async for chunk in answer.aiter_bytes():
+                seen.append(chunk)
+                if "chunked" in answer.headers.get("transfer-encoding", ""):
+                    break
+            await answer.aclose()
+            seen.append(server.connections)
+        await direct.close()
+        await direct.close()
+        return seen
+
+    assert run([EVENTS, endless, EVENTS], use) == [b":ok\n", 1, b":ok\n", 1, b":ok\n", 2]
+
+
+def test_a_compressed_reply_is_read() -> None:
+    packed = gzip.compress(b":ok\n")
+    answer = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(packed), packed)
+
+    async def use(url: str, server: Server) -> Any:
+        return await send(url, [b"{}"] * 2), server.heads
+
+    told, heads = run([EVENTS, answer], use)
+    assert told == [":ok\n"] * 2
+    assert b"gzip" in heads[1].lower().partition(b"accept-encoding:")[2].partition(b"\r\n")[0]
+
+
+def request(url: str = "https://api.example/v1/messages", x: bytes = b"1") -> httpx2.Request:
+    return httpx2.Request("POST", url, headers=[(b"x", x)])
+
+
+@pytest.mark.parametrize(
+    ("sent", "repeated"),
+    [(request(), True), (request(x=b"\xe9"), False), (request("https://me:it@api.example/v1/messages"), False)],
+)
+def test_a_request_that_cannot_be_repeated_as_it_is_stays_the_sdks(sent: httpx2.Request, repeated: bool) -> None:
+    client = anthropic.AsyncAnthropic(api_key="k")
+    sender = Sender(client, Connections(connect_s=5, read_s=5))
+    sender.learn(sent)
+    assert bool(sender._url) is repeated  # what is not sent cannot be seen from outside
+
+QUIET = """
+import asyncio, sys, threading
+from nbagent.core.messages import Message, Prefix, Request, text_block
+from nbagent.models.anthropic import AnthropicModel
+from nbagent.models.model import Watch
+from nbagent.models.reply import ReplyBuilder
+model = AnthropicModel(environ={"ANTHROPIC_API_KEY": "k"}, base_url=sys.argv[1])
+message = Message("user", (text_block("hi"),))
+request = Request(model="claude-sonnet-5-5", max_tokens=9, prefix=Prefix(system=(), tools=()), messages=(message,))
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+for _ in range(2):
+    call = model.call(request, Watch(reply=ReplyBuilder("m")))
+    print(asyncio.run_coroutine_threadsafe(call, loop).result(30).blocks[0]["text"])
+if sys.argv[2] == "cut":
+    def came(index, text):
+        print(text, flush=True)
+        arrived.set()
+    arrived = threading.Event()
+    asyncio.run_coroutine_threadsafe(model.call(request, Watch(reply=ReplyBuilder("m"), on_text=came)), loop)
+    arrived.wait(30)
+"""
+
+
+@pytest.mark.parametrize("how", ["idle", "cut"])
+def test_a_process_that_ends_with_connections_open_says_nothing_of_them(fake: FakeMessagesAPI, how: str) -> None:
+    fake.enqueue("one", "two", reply("three", fault=replies.stall(30, after=1), delta_size_chars=5))
+    arguments = [sys.executable, "-c", QUIET, fake.base_url, how]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["one", "two", "three"][: 2 + (how == "cut")], "")

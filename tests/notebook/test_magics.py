@@ -194,6 +194,7 @@ HEAVY = (
     "anthropic",
     "httpx2",
     "httpx",
+    "aiohttp",
     "sqlite3",
     "numpy",
     "ipywidgets",

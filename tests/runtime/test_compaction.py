@@ -20,6 +20,7 @@ from nbagent.runtime.compacting import compact, undo, waiting_lines
 from nbagent.runtime.comparing import compare_live, compare_session
 from tests.fakes.messages_api import FakeMessagesAPI, call, http_error, reply, thinking
 from tests.fakes.replies import stall_before_headers
+from tests.fakes.ways import both_ways  # noqa: F401
 from tests.runtime.talk import Probe, Talk
 
 NAMES = [n for kind in BUILT_IN.values() for n in ([kind.name, f"{kind.name}@seed"] if kind.seed else [kind.name])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.fakes.messages_api import FakeMessagesAPI, call, extends, reply, text, thinking
+from tests.fakes.ways import both_ways  # noqa: F401
 from tests.runtime.lab import Lab
 
 

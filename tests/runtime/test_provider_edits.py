@@ -17,6 +17,7 @@ from nbagent.models.cassette import Cassette, recorded_turns
 from nbagent.runtime.compacting import compact, note_in_force, provider_lines, replace_note, undo
 from nbagent.runtime.comparing import compare_session
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply, thinking
+from tests.fakes.ways import both_ways  # noqa: F401
 from tests.runtime.lab import Lab
 from tests.runtime.talk import Talk
 

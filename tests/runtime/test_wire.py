@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from nbagent.core.errors import JournalUnwritable, MissingKey
 from nbagent.tools.registry import builtin_tools
 from tests.fakes import replies
 from tests.fakes.messages_api import FakeMessagesAPI, Fault, call, extends, redacted, reply, server_call, thinking
+from tests.fakes.ways import both_ways  # noqa: F401
 from tests.runtime.talk import MODEL, Probe, Talk
 
 BINDING = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5")
@@ -207,6 +209,14 @@ def test_a_whole_call_before_the_output_limit_is_answered_but_not_run(talk: Talk
     assert talk.resume().output.text == "fine"
 
 
+def open_connections(talk: Talk) -> list[Any]:
+    """Return the connections of the way that requests go. There is no public way to see them."""
+    direct = talk.model._direct and talk.model._direct._session
+    if direct is None:
+        return list(talk.model._client._client._transport._pool.connections)
+    return [*direct.connector._acquired, *(c for idle in direct.connector._conns.values() for c in idle)]
+
+
 def test_a_stop_keeps_what_came_and_closes_the_connection(talk: Talk, fake: FakeMessagesAPI) -> None:
     fake.enqueue(reply(LONG, fault=replies.stall(30, after=3), delta_size_chars=10), "on we go")
     came: list[str] = []
@@ -221,7 +231,7 @@ def test_a_stop_keeps_what_came_and_closes_the_connection(talk: Talk, fake: Fake
     assert done.output.outcome == "stopped"
     (kept,) = talk.bodies(AssistantMessage)
     assert (kept.cut, kept.blocks[0]["text"]) == ("stopped", LONG[:30])
-    assert talk.model._client._client._transport._pool.connections == []  # no public way to see it
+    assert open_connections(talk) == []
     assert talk.resume().output.text == "on we go"
 
 
@@ -563,3 +573,23 @@ def test_two_models_in_one_notebook_are_two_conversations_on_the_wire(tmp_path: 
     fake.enqueue(reply(thinking("a"), "one"), reply(thinking("b"), "two"), reply(thinking("c"), "three"))
     with Talk(tmp_path, fake, tools=TOOLS) as talk:
         assert [talk.send(p, model=m).output.outcome for p, m in (("x", MODEL), ("y", "claude-opus-5-5"), ("z", "claude-opus-5-5"))] == ["completed"] * 3
+
+
+def test_closing_a_session_closes_the_connections_of_its_models(talk: Talk, fake: FakeMessagesAPI) -> None:
+    """The engine's loop runs on a thread of its own, as in a kernel."""
+    fake.enqueue("one", "two")
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        for _ in range(2):
+            asyncio.run_coroutine_threadsafe(talk.sending(), loop).result(30)
+        opened = [talk.model._client, talk.model._direct]
+        talk.session.close()
+        assert [talk.model._client, talk.model._direct] == [None, None]
+        assert opened[0].is_closed()
+        assert opened[1]._session is None  # no public way to see it
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
