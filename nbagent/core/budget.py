@@ -91,13 +91,15 @@ class Usage:
 
 
 def _count(value: object) -> int:
+    if type(value) is int:
+        return max(0, value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return 0
     return max(0, int(value))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def _read_counts(usage: Mapping[str, Any]) -> Usage:

@@ -69,6 +69,7 @@ class SessionGauge:
         self._learned: dict[str, Calibration] = {}
         self._overhead: dict[str, float] = {}
         self._looked: _Look | None = None
+        self._looked_at: tuple[View, Prefix, ModelFacts] | None = None  # asked again and again before a call
         self._sent: _Look | None = None
 
     def meter(self, family: TokenFamily) -> Meter:
@@ -79,7 +80,9 @@ class SessionGauge:
 
     def look(self, view: View, prefix: Prefix, facts: ModelFacts) -> int:
         """Return the predicted size in tokens of the request for `view`; nothing is sent yet."""
-        self._looked = self._look(view, prefix, facts)
+        at = self._looked_at
+        if self._looked is None or at is None or at[0] is not view or at[1] is not prefix or at[2] is not facts:
+            self._looked, self._looked_at = self._look(view, prefix, facts), (view, prefix, facts)
         return self._looked.predicted
 
     @property
@@ -129,6 +132,7 @@ class SessionGauge:
     def measured(self, usage: UsageReported) -> None:
         """Anchor on what the provider measured for the request sent last; `usage` is the entry's own body."""
         sent, self._sent = self._sent, None
+        self._looked_at = None  # the next look is from here
         if sent is None or _edited(usage.usage):
             return  # the provider measured another request than the one that was estimated
         reported = Usage.from_wire(usage.usage)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from nbagent.core.effects import Sink, StepBegan, StepEnded, TextDelta, ThinkingDelta, TurnEvent, Waiting
 from nbagent.core.errors import NbAgentError
@@ -75,13 +74,7 @@ class _Word:
 
 def scrubbed_event(event: TurnEvent, scrubber: Scrubber) -> TurnEvent:
     """Return `event` with its texts scrubbed; the same object when there is nothing to scrub."""
-    changed: dict[str, Any] = {}
-    for spec in fields(event):
-        old = getattr(event, spec.name)
-        if spec.name not in KEPT_FIELDS and not isinstance(old, int | float | None):
-            new = scrubber.value(old)
-            if new is not old:
-                changed[spec.name] = new
+    changed = scrubber.changes(event, KEPT_FIELDS)
     return replace(event, **changed) if changed else event
 
 

@@ -51,6 +51,7 @@ class SessionSkills:
     artifacts: Artifacts
     _catalog: Catalog | None = None
     _selector: Selector | None = None
+    _roots: tuple[Catalog, tuple[Path, ...]] | None = None
     _marks: dict[int, tuple[Catalog, str]] = field(default_factory=dict)
 
     # ------------------------------------------------------------ the catalog
@@ -138,6 +139,8 @@ class SessionSkills:
     def read_roots(self) -> tuple[Path, ...]:
         """Return the folders outside the workspace in which `read` may open skills: the roots, and where links lead."""
         catalog = self.catalog
+        if self._roots is not None and self._roots[0] is catalog:
+            return self._roots[1]
         scanned = catalog.scan.roots if catalog.scan is not None else ()
         real = [os.path.realpath(r.root.path) for r in scanned if not r.root.of_project and os.path.isdir(r.root.path)]
         found = dict.fromkeys(real)
@@ -145,7 +148,8 @@ class SessionSkills:
         for skill in catalog:
             if skill.trusted and not os.path.join(skill.folder, "").startswith(known):
                 found.setdefault(skill.folder)
-        return tuple(map(Path, found))
+        self._roots = (catalog, tuple(map(Path, found)))
+        return self._roots[1]
 
     def refusal(self, path: Path) -> str:
         """Return why the model may not read `path`, "" when it may: it belongs to a skill that cannot be used.

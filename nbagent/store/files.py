@@ -76,7 +76,7 @@ def write_atomic(path: Path, content: bytes, *, durable: bool = False) -> None:
     Raises:
         JournalUnwritable: it cannot be written; the old file stands.
     """
-    temp = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    temp, moved = path.with_name(f"{path.name}.tmp-{os.getpid()}"), False
     try:
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), PRIVATE_FILE)
         try:
@@ -86,11 +86,13 @@ def write_atomic(path: Path, content: bytes, *, durable: bool = False) -> None:
         finally:
             os.close(fd)
         os.replace(temp, path)
+        moved = True
     except OSError as error:
         raise unwritable(path, error) from error
     finally:
-        with contextlib.suppress(OSError):
-            temp.unlink()
+        if not moved:
+            with contextlib.suppress(OSError):
+                temp.unlink()
 
 
 def write_all(fd: int, content: bytes) -> None:

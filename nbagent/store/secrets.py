@@ -160,6 +160,11 @@ def _scrub_piece(piece: str, values: list[str]) -> str:
     return piece
 
 
+@lru_cache(maxsize=256)
+def _names(kind: Any, kept: frozenset[str]) -> tuple[str, ...]:
+    return tuple(spec.name for spec in fields(kind) if spec.name not in kept)
+
+
 class Scrubber:
     """Scrubs text, JSON values and entries with one set of secret values; without a hit the same object comes back."""
 
@@ -185,7 +190,7 @@ class Scrubber:
             return self.text(value)
         if value is None or isinstance(value, int | float):
             return value
-        if isinstance(value, Mapping):
+        if type(value) is dict or isinstance(value, Mapping):
             return self._object(value)
         if isinstance(value, list | tuple):
             items = [self.value(v) for v in value]
@@ -202,17 +207,23 @@ class Scrubber:
             out["signature"] = ""
         return out
 
+    def changes(self, record: Any, kept: frozenset[str]) -> dict[str, Any]:
+        """Return field -> what a dataclass is to hold instead, for those that held a secret; not of those `kept`."""
+        changed: dict[str, Any] = {}
+        for name in _names(record.__class__, kept):
+            old = getattr(record, name)
+            if old is None or isinstance(old, int | float):
+                continue
+            new = self.value(old)
+            if new is not old:
+                changed[name] = new
+        return changed
+
     def entry(self, entry: Entry) -> Entry:
         """Return `entry` with every text of its body scrubbed; ids, hashes and names of models stay."""
         body = entry.body
         if isinstance(body, Unknown):
             raw = self.value(body.raw)
             return entry if raw is body.raw else Entry(entry.id, entry.parent, entry.at, Unknown(raw=raw))
-        changed: dict[str, Any] = {}
-        for spec in fields(body):
-            old = getattr(body, spec.name)
-            if spec.name not in _FIXED_FIELDS and not isinstance(old, int | float | None):
-                new = self.value(old)
-                if new is not old:
-                    changed[spec.name] = new
+        changed = self.changes(body, _FIXED_FIELDS)
         return Entry(entry.id, entry.parent, entry.at, replace(body, **changed)) if changed else entry
