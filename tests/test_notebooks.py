@@ -20,7 +20,7 @@ from nbagent.models.cassette import Cassette, from_text
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 NAMES = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
 PASSES = ({"TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "1"}, {"TZ": "America/St_Johns", "PYTHONHASHSEED": "2"})
-PASS_TIMEOUT_S = 240
+PASS_TIMEOUT_S = 360
 
 # Put before the notebook's cells: notes every request. Names with an underscore are not told to the model.
 WATCH = """
@@ -185,9 +185,17 @@ def test_the_exercise_refuses_a_wrong_answer_without_giving_the_right_one(wrong_
     assert "{4, 5}" not in line
 
 
-def answered(folder: Path, name: str, answer: str, source: str) -> dict[str, list[Any]]:
-    """Return the outputs by cell id of the tutorial `name` up to its check, with an answer put into the cell `answer`."""
+def answered(folder: Path, name: str, answer: str, source: str, *, notes: Path | None = None) -> dict[str, list[Any]]:
+    """Return the outputs by cell id of the tutorial `name` up to its check, with an answer put into the cell `answer`.
+
+    `notes` is where a fact that tutorial 5 wrote, and a lesson, lie before.
+    """
     notebook = nbformat.read(copied(folder) / f"{name}.ipynb", as_version=4)
+    if notes is not None:
+        notes.mkdir(parents=True)
+        line = "- Wine data: we report the median of proline. <!-- nbagent turn=t000002 -->\n"
+        (notes / "2026-02-25.md").write_text(line, encoding="utf-8")
+        (notes / "lesson-wine.md").write_text("- about wine\n", encoding="utf-8")
     ids = [c.id for c in notebook.cells]
     notebook.cells[ids.index(answer)].source = source
     notebook.cells = notebook.cells[: ids.index("check") + 1]
@@ -281,3 +289,32 @@ def test_a_recording_says_that_it_was_scripted_and_holds_every_turn(name: str) -
 def test_a_note_that_has_a_word_of_the_question_does_not_pass_the_exercise_on_memory(tmp_path: Path) -> None:
     outputs = answered(tmp_path, "05_memory", "choice", 'note = "- The taxi was 40 euros."')
     assert "a word of the question stands in the note" in str(outputs["check"])
+
+
+@pytest.mark.kernel
+def test_the_second_notebook_on_memory_run_alone_says_what_comes_first(tmp_path: Path) -> None:
+    outputs = answered(tmp_path, "05_memory_second_notebook", "choice", "loaded = set()")
+    assert "run notebook 5 (05_memory.ipynb) first, in this folder" in error_line(outputs["left"])
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("loaded", "why"),
+    [
+        ('{"2026-02-25.md"}', "today is 2026-03-04: which of the logs is of today or yesterday?"),
+        ('{"lesson-wine.md"}', "a note by topic is never loaded, only found"),
+    ],
+)
+def test_a_wrong_answer_in_the_second_notebook_on_memory_is_told_why(loaded: str, why: str, tmp_path: Path) -> None:
+    notes = tmp_path / "notebooks" / ".nbagent" / "memory"
+    outputs = answered(tmp_path, "05_memory_second_notebook", "choice", f"loaded = {loaded}", notes=notes)
+    assert why in error_line(outputs["check"])
+
+
+def test_the_second_notebook_on_memory_finds_what_the_first_one_wrote() -> None:
+    written = json.dumps(code_cells("05_memory")["today"]["outputs"])
+    found = code_cells("05_memory_second_notebook")["origin"]["outputs"][0]["text"]
+    line, origin = found[0].strip().removeprefix("- "), found[1]
+    assert line in written
+    assert f"turn={origin.split()[3]}" in written
+    assert line in (NOTEBOOKS / "cassettes" / "05_memory_second_notebook.json").read_text(encoding="utf-8")

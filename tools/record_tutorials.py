@@ -29,6 +29,8 @@ from typing import Any
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 RECORDED_AT = 1_772_010_000.0  # a fixed moment, so that recording again changes nothing
 RECORDED_DAY = "2026-02-25 (Wednesday)"
+BEFORE = {"05_memory_second_notebook": "05_memory"}  # what has to be run in the same folder first
+LATER = {"05_memory_second_notebook": (1_772_614_800.0, "2026-03-04 (Wednesday)")}  # recorded on another day
 CELL_TIMEOUT_S = 60
 ABOUT = "{name}.ipynb. The replies were written by hand (scripts/{name}.json) from the numbers that the code gives."
 
@@ -64,6 +66,8 @@ def record(name: str, *, write: bool) -> list[Path]:
 def _recorded(name: str, source: str, folder: Path) -> str:
     script = json.loads((NOTEBOOKS / "scripts" / f"{name}.json").read_text(encoding="utf-8"))
     (folder / f"{name}.json").write_text(json.dumps(_joined(script), ensure_ascii=False), encoding="utf-8")
+    shutil.copytree(NOTEBOOKS / "data", folder / "data")
+    _run_before(name, folder)
     first = f"__import__('record_tutorials').record_instead_of_replay({name!r})"
     _execute(source, folder, first=first)
     raw = json.loads(_timeless((folder / "recorded.json").read_text(encoding="utf-8")))
@@ -73,7 +77,9 @@ def _recorded(name: str, source: str, folder: Path) -> str:
 
 
 def _replayed(name: str, source: str, cassette: str, folder: Path) -> str:
-    (folder / "cassettes").mkdir()
+    shutil.copytree(NOTEBOOKS / "data", folder / "data")
+    _run_before(name, folder)
+    (folder / "cassettes").mkdir(exist_ok=True)
     (folder / "cassettes" / f"{name}.json").write_text(cassette, encoding="utf-8")
     notebook = _execute(source, folder)
     text = json.dumps(_tidy(notebook), ensure_ascii=False, indent=1, sort_keys=True) + "\n"
@@ -81,12 +87,19 @@ def _replayed(name: str, source: str, cassette: str, folder: Path) -> str:
     return text
 
 
+def _run_before(name: str, folder: Path) -> None:
+    """Replay the notebook that `name` builds upon, as it is committed."""
+    other = BEFORE.get(name)
+    if other is not None:
+        (folder / "cassettes").mkdir()
+        shutil.copyfile(NOTEBOOKS / "cassettes" / f"{other}.json", folder / "cassettes" / f"{other}.json")
+        _execute((NOTEBOOKS / f"{other}.ipynb").read_text(encoding="utf-8"), folder)
+
+
 def _execute(source: str, folder: Path, *, first: str | None = None) -> Any:
     """Return the notebook `source` as it runs in `folder`, beside the data; `first` is a cell to run before others."""
     import nbformat
     from nbclient import NotebookClient
-
-    shutil.copytree(NOTEBOOKS / "data", folder / "data")
 
     notebook = nbformat.reads(source, as_version=4)
     for cell in notebook.cells:
@@ -187,7 +200,8 @@ def record_instead_of_replay(name: str) -> None:
 
     def recording(agent: Any, words: Sequence[str]) -> Any:
         settings = agent.settings()
-        clock = CountingClock(RECORDED_AT, prefix="t", day=RECORDED_DAY)
+        at, day = LATER.get(name, (RECORDED_AT, RECORDED_DAY))
+        clock = CountingClock(at, prefix="t", day=day)
         session = Session.open(
             folder=agent.folder(), notebook=None, settings=settings, home=Path(settings.home), name="tutorial",
             clock=clock,

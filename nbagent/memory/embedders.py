@@ -49,12 +49,16 @@ class Embedder(Protocol):
 
 
 class Local(Protocol):
-    """What an embedder may have besides: `fast` (no network, everything at once), `covers(text)` (0..1), `likeness`."""
+    """What an embedder may have besides: `fast` (no network, everything at once), and these."""
 
     fast: bool
 
     def covers(self, text: str) -> float:
         """Return how far it knows the language of `text`, 0..1; its scores count that much."""
+        ...
+
+    def knows(self, words: Sequence[str]) -> float:
+        """Return the share of words that it knows, 0..1; what is like invented words is no hit."""
         ...
 
     def likeness(self, words: Sequence[str], texts: Sequence[str]) -> tuple[Floats, Floats]:
@@ -106,6 +110,10 @@ class StaticEmbedder:
     def covers(self, text: str) -> float:
         """Return the share of letters that are not CJK."""
         return 1 - cjk_share(text)
+
+    def knows(self, words: Sequence[str]) -> float:
+        """Return the share of words that stand in the table as a whole, in the plural or with an ending too."""
+        return self.words().known_share(words)
 
     def words(self) -> WordPiece:
         """Return the tokenizer; the table is read on first use (about 70 ms)."""
@@ -208,6 +216,10 @@ class MiniLmEmbedder:
 
         rows = [self._batch(texts[i : i + _BATCH]) for i in range(0, len(texts), _BATCH)]
         return cast("Floats", np.concatenate(rows))
+
+    def knows(self, words: Sequence[str]) -> float:
+        """Return what the static table says."""
+        return self._static.knows(words)
 
     def likeness(self, words: Sequence[str], texts: Sequence[str]) -> tuple[Floats, Floats]:
         """Return what the static table says; the model knows no single words."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nbagent.core.errors import Diagnostic
-from nbagent.core.ranking import diversify, min_max, overlap
 from nbagent.memory.closeness import Closeness, read_closely
 from nbagent.memory.embedders import Embedder, EmbedderFault, checked
+from nbagent.memory.forms import with_forms
 from nbagent.memory.hits import Hit, snippet
 from nbagent.memory.index import MemoryIndex
 from nbagent.memory.index_parts import IndexBusy, Loaded, Row
-from nbagent.memory.notes import NoteFile, is_evergreen
+from nbagent.memory.notes import NoteFile
 from nbagent.memory.openclaw import search_openclaw
-from nbagent.memory.provenance import Claim, provenance_of
+from nbagent.memory.order import PARTNERS, distinct, diverse, with_contradictions
+from nbagent.memory.provenance import provenance_of
 from nbagent.memory.recall import LIKE_SCORE, Question, Ranked, Recipe, Why, rank
 from nbagent.memory.words import query_terms
 
@@ -27,8 +27,8 @@ LIST_LIMIT: Final = 400  # rows of each list by words; twice the pool, since lis
 EMBED_AT_ONCE: Final = 256  # texts that a slow embedder gets before a search; the rest comes with the next ones
 EMBED_FAST: Final = 4_096
 SECTION_LIMIT: Final = 100
-PARTNERS: Final = 30  # better hits among which a contradicting one is looked for
-PARTNER_SHARE: Final = 0.5  # of the score of the hit that it contradicts; what is found worse is about something else
+KNOWN_SHARE: Final = 0.5  # of a query's words that the embedder knows, for its likeness alone to make a hit
+AROUND: Final = 2  # pieces before and after one that are read with it
 MAX_PAUSE: Final = 64  # searches
 DIRECT_BYTES: Final = 4 << 20  # 4 MiB; so many bytes of notes are read without the index while that is locked
 
@@ -209,7 +209,7 @@ class Library:
         return self._stand_in.search(query, count, today)
 
     def _search(self, query: str, count: int, today: str) -> list[Hit]:
-        terms = query_terms(query)
+        terms = with_forms(query_terms(query))
         try:
             ranked, rows = self._found_rows(query, terms, count, today)
         except IndexBusy as error:
@@ -220,8 +220,8 @@ class Library:
             self._replace()
             ranked, rows = self._found_rows(query, terms, count, today)
         if self.recipe.scoring == "nbagent":
-            ranked = self._diverse(_distinct(ranked, rows), rows, count)
-            return self._hits(_with_contradictions(ranked, rows, count), rows, terms)
+            ranked = diverse(distinct(ranked, rows), rows, count, relevance=self.recipe.mmr)
+            return self._hits(with_contradictions(ranked, rows, count), rows, terms)
         return self._hits([(r, "") for r in ranked[:count]], rows, terms, from_start=True)
 
     def _found_rows(
@@ -274,12 +274,13 @@ class Library:
         if self._ranges is None:
             self._ranges = self.index.read.section_ranges()
         found = self.index.find("piece_words", terms, LIST_LIMIT)
-        covers = getattr(self.embedder, "covers", None)
+        covers, knows = (getattr(self.embedder, name, None) for name in ("covers", "knows"))
         signals = Signals(
             piece=shelf.spread(found),
             window=shelf.spread(self.index.find("window_words", terms, LIST_LIMIT)),
             section=shelf.spread_ranges(self.index.find("section_words", terms, SECTION_LIMIT), self._ranges),
             piece_vector=cosines[0], window_vector=cosines[1], covers=covers(query) if covers else 1.0, today=today,
+            alone=knows is None or knows(query_terms(query)) >= KNOWN_SHARE,
         )  # fmt: skip
         ranked = rank(
             self.recipe, Question.of(query), shelf, signals, max(PARTNERS, 2 * count),
@@ -290,12 +291,12 @@ class Library:
         return ranked + self._parts_of_words(query, {r.id for r in ranked})
 
     def _read_closely(self, query: str, shelf: Shelf, slots: Sequence[int], *, words_alike: bool) -> Closeness:
-        beside = shelf.beside(slots)
-        wanted = sorted({*slots, *(s for pair in beside for s in pair if s >= 0)})
+        around = shelf.around(slots, AROUND)
+        wanted = sorted({s for near in around for s in near})
         found = self.index.read.texts([int(shelf.ids[s]) for s in wanted])
         texts = {s: found.get(int(shelf.ids[s]), "") for s in wanted}
         likeness = getattr(self.embedder, "likeness", None) if words_alike else None
-        return read_closely(query[:2_000], shelf.label_words(), slots, beside, texts, likeness)
+        return read_closely(query[:2_000], shelf.label_words(), slots, around, texts, likeness)
 
     def _parts_of_words(self, query: str, have: set[int]) -> list[Ranked]:
         """Return pieces that hold the query as a part of a word, behind all others."""
@@ -307,22 +308,6 @@ class Library:
             Ranked(id=i, score=LIKE_SCORE, why=Why(keyword=LIKE_SCORE, parts={"part of a word": LIKE_SCORE}))
             for i in ids
         ]
-
-    def _diverse(self, ranked: list[Ranked], rows: Mapping[int, Row], count: int) -> list[Ranked]:
-        if self.recipe.mmr >= 1 or len(ranked) < 2:
-            return ranked
-        words = {r.id: frozenset(query_terms(rows[r.id].text)) for r in ranked[: 4 * count]}
-        scores = min_max({str(r.id): r.score for r in ranked[: 4 * count]})
-        chosen = diversify(
-            scores, lambda a, b: overlap(words[int(a)], words[int(b)]), limit=4 * count, relevance=self.recipe.mmr
-        )
-        by_id = {str(r.id): r for r in ranked}
-        kept: list[Ranked] = []
-        for key in chosen:
-            near = max((overlap(words[int(key)], words[k.id]) for k in kept), default=0.0)
-            taken = round((1 - self.recipe.mmr) * near, 4)
-            kept.append(replace(by_id[key], why=replace(by_id[key].why, diversity=-taken)))
-        return kept
 
     def _hits(
         self,
@@ -349,48 +334,3 @@ class Library:
 def _packed(vectors: Any) -> list[bytes]:
     """Return rows as float16."""
     return [row.tobytes() for row in vectors.astype("float16")]
-
-
-def _distinct(ranked: Sequence[Ranked], rows: Mapping[int, Row]) -> list[Ranked]:
-    """Leave out pieces whose text was there before, better placed."""
-    seen: set[bytes] = set()
-    kept = []
-    for found in ranked:
-        digest = rows[found.id].digest
-        if digest not in seen:
-            seen.add(digest)
-            kept.append(found)
-    return kept
-
-
-def _age_key(row: Row) -> tuple[str, int]:
-    """Return what orders two lines by age: their day, then their place. An undated note is as old as nothing known."""
-    return (row.date, row.id) if not is_evergreen(row.file) or row.date else ("", row.id)
-
-
-def _with_contradictions(ranked: Sequence[Ranked], rows: Mapping[int, Row], count: int) -> list[tuple[Ranked, str]]:
-    """Return the first `count` hits, older ones right behind a newer one that says something else of the same thing.
-
-    The older may have been found far behind; then one hit more than `count` may come, so that neither hides the other.
-    """
-    pool = ranked[: max(PARTNERS, count)]
-    claims = {r.id: Claim.of(rows[r.id].text) for r in ranked[:PARTNERS]}
-    shown: list[tuple[Ranked, str]] = []
-    placed: set[int] = set()
-    for found in pool:
-        if len(shown) >= count:
-            break
-        if found.id in placed:
-            continue
-        least = PARTNER_SHARE * found.score
-        near = (
-            [o for i, o in enumerate(ranked[:PARTNERS]) if i < count or o.score >= least] if found.id in claims else []
-        )
-        others = [o for o in near if o.id != found.id and o.id not in placed]
-        group = [found, *(o for o in others if claims[found.id].contradicts(claims[o.id]))][:3]
-        group.sort(key=lambda r: _age_key(rows[r.id]), reverse=True)
-        newest = rows[group[0].id]
-        shown.append((group[0], ""))
-        shown += [(r, f"{newest.file}:{newest.start_line}") for r in group[1:]]
-        placed.update(r.id for r in group)
-    return shown[: count + 1] if shown[count:] and shown[count][1] else shown[:count]

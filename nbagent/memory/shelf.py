@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nbagent.core.ranking import decay
-from nbagent.memory.recall import Question, Recipe, has_number, has_time_word
+from nbagent.memory.recall import Question, Recipe, has_number, has_quote, has_time_word
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +32,7 @@ Fact = tuple[int, int, str, str, str, str, bytes | None]  # as MemoryIndex.facts
 class Signals:
     """What the lists said of every slot: BM25 (0: not found), cosines (None: no vectors), and the day of asking.
 
-    `covers` is how far the embedder knows the question's language, 0..1.
+    `covers` is how far the embedder knows the question's language, 0..1; `alone` that its likeness alone makes a hit.
     """
 
     piece: Array
@@ -42,6 +42,7 @@ class Signals:
     window_vector: Array | None
     covers: float
     today: str
+    alone: bool = True
 
 
 class Shelf:
@@ -58,6 +59,7 @@ class Shelf:
         self.has_time: Array = np.zeros(0, np.float32)
         self.asks: Array = np.zeros(0, np.float32)
         self.has_number: Array = np.zeros(0, np.float32)
+        self.has_quote: Array = np.zeros(0, np.float32)
         self._chars: Array = np.zeros(0, np.float32)
         self._run: Array = np.zeros(0, np.int64)
         self._label: Array = np.zeros(0, np.int32)
@@ -93,6 +95,7 @@ class Shelf:
         self._extend("has_time", [float(has_time_word(f[3])) for f in found])
         self._extend("asks", [float(f[3].rstrip().endswith(("?", "？"))) for f in found])
         self._extend("has_number", [float(has_number(f[3])) for f in found])
+        self._extend("has_quote", [float(has_quote(f[3])) for f in found])
         self._extend("_run", runs)
         self._extend("_label", [self._labels.setdefault(f[4], len(self._labels)) for f in found])
         self._extend("_day", [self._days.setdefault(f[5], len(self._days)) for f in found])
@@ -277,12 +280,11 @@ class Shelf:
         whole[slots] = scores
         return whole
 
-    def beside(self, slots: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the slots before and after each one, below the same heading; -1 where there is none."""
-        run, last = self._run, self.size - 1
+    def around(self, slots: Sequence[int], distance: int) -> list[list[int]]:
+        """Return the slots of each piece and of those up to so many places before and after it, below its heading."""
+        run, size = self._run, self.size
         return [
-            (s - 1 if s > 0 and run[s - 1] == run[s] else -1, s + 1 if s < last and run[s + 1] == run[s] else -1)
-            for s in slots
+            [n for n in range(max(0, s - distance), min(size, s + distance + 1)) if run[n] == run[s]] for s in slots
         ]
 
     def label_words(self) -> frozenset[str]:

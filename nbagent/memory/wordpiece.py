@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 CACHED_WORDS: Final = 200_000
 LONGEST_WORD: Final = 100  # characters; BERT gives up on longer ones too
 _SPLIT: Final = re.compile(r"[^\W_]+|[^\w\s]|_")
+_ENDINGS: Final = ("s", "es", "ies", "ed", "ing", "er", "ly", "ment", "ments")
 _HAN: Final = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
 
 
@@ -19,6 +20,16 @@ class WordPiece:
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         self._vocabulary = vocabulary
         self._known: dict[str, tuple[int, ...]] = {}
+
+    def known_share(self, words: Sequence[str]) -> float:
+        """Return which share of words is one piece, as it is or but for an ending; 0 without words.
+
+        >>> pieces = WordPiece({"puppy": 1, "pay": 2, "##q": 3, "z": 4})
+        >>> pieces.known_share(["puppy", "payments", "zq", "Pay"])
+        0.75
+        """
+        known = (any(w in self._vocabulary for w in _without_endings(word.lower())) for word in words)
+        return sum(known) / len(words) if words else 0.0
 
     def ids(self, text: str) -> list[int]:
         """Return the numbers of the pieces of `text`; words that cannot be built give none."""
@@ -53,3 +64,11 @@ class WordPiece:
             else:
                 return ()
         return tuple(found)
+
+
+def _without_endings(word: str) -> Iterator[str]:
+    """Yield a word, and what is left of it without an English ending."""
+    yield word
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            yield from (word[: -len(ending)] + end for end in ("", "e", "y"))

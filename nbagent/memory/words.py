@@ -73,6 +73,21 @@ def query_terms(query: str) -> list[str]:
     return [t for t in kept if t in longest]
 
 
+def brevity(query: str) -> float:
+    """Return how far a query is some words to look up and no question: 1 for one word, 0 from four on.
+
+    Two characters of Chinese, Japanese or Korean count as a word, stop words do not.
+
+    >>> [round(brevity(q), 2) for q in ("TTL", "what is the TTL?", "retry count", "缓存", "port of Ann's old server")]
+    [1.0, 1.0, 0.67, 1.0, 0.0]
+    """
+    tokens = _TOKEN.findall(normal(query[:MAX_QUERY_CHARS]))
+    count = sum(
+        (len(t) + 1) // 2 if _CJK_CHARACTER.match(t) else t.lower() not in STOP_WORDS for t in dict.fromkeys(tokens)
+    )
+    return max(0.0, min(1.0, (4 - count) / 3)) if count else 0.0
+
+
 def cjk_share(text: str) -> float:
     """Return which part of the letters of `text` is Chinese, Japanese or Korean, 0..1."""
     letters = [c for c in text if c.isalnum()]

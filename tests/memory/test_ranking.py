@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nbagent.core.ranking import diversify, min_max, overlap
+from nbagent.core.ranking import diversify, min_max, overlap, stem
 from nbagent.memory.closeness import read_closely
 from nbagent.memory.embedders import StaticEmbedder
 from nbagent.memory.hits import SNIPPET_CHARS, snippet
 from nbagent.memory.notes import daily_date, is_evergreen
 from nbagent.memory.openclaw import fts_query, keywords, lexical_boost, mmr_words
+from nbagent.memory.pieces import split
 from nbagent.memory.recall import (
     PRESETS,
     Question,
@@ -27,6 +29,7 @@ from nbagent.memory.recall import (
     text_score,
 )
 from nbagent.memory.shelf import Shelf
+from nbagent.memory.words import query_terms
 from nbagent.store.settings_keys import MEMORY_PRESETS
 from tests.memory.desk import Desk, WordsEmbedder, snippets
 
@@ -260,29 +263,29 @@ def test_words_alike_lift_the_piece_that_says_it_in_other_words(desk: Desk) -> N
     desk.note("memory/a.md", "- the automobile needs new tyres\n- the garden needs water\n- the report needs a title\n")
     hit = desk.open(StaticEmbedder()).search("what does my car need?")[0]
     assert "automobile" in hit.snippet
-    assert {"words", "near"} <= set(hit.why.parts)
+    assert "words" in hit.why.parts
 
 
 def test_pairs_of_words_count_by_stem_and_once_each() -> None:
-    close = read_closely(
-        "Which running shoes?", (), [0, 1], [(-1, 1), (0, -1)], {0: "run shoe, run shoe", 1: "shoes run"}, None
-    )
-    assert close.pairs.tolist() == [1, 0]
-    assert close.words.tolist() == close.near.tolist() == [0, 0]
+    texts = {0: "run shoe, run shoe", 1: "shoes run", 2: "ran shoes"}
+    close = read_closely("Which running shoes?", (), [0, 1, 2], [[0, 1], [0, 1], [2]], texts, None)
+    assert close.pairs.tolist() == [1, 0, 1]
+    assert close.words.tolist() == close.covered.tolist() == [0, 0, 0]
 
 
-def test_a_neighbours_word_counts_as_near_and_names_are_left_out() -> None:
+def test_words_of_the_pieces_around_cover_a_question_and_names_are_left_out() -> None:
     asked: list[Sequence[str]] = []
 
     def likeness(words: Sequence[str], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         asked.append(words)
         found = np.array([[float(w in t.split()) for t in texts] for w in words], np.float32)
-        return found, np.ones(len(words), np.float32)
+        return found, np.array([3.0, 1.0], np.float32)
 
-    texts = {4: "the port", 5: "is open", 6: "later"}
-    close = read_closely("anna port", {"anna"}, [5, 6], [(4, 6), (5, -1)], texts, likeness)
-    assert asked == [["port"]]
-    assert (close.words.tolist(), close.near.tolist()) == ([0, 0], [1, 0])
+    texts = {4: "the ports", 5: "is open", 6: "we chose it"}
+    close = read_closely("anna port choose", {"anna"}, [5, 6], [[4, 5, 6], [5, 6]], texts, likeness)
+    assert asked == [["port", "choose"]]
+    assert close.words.tolist() == [0, 0]
+    assert close.covered.tolist() == [1, 0.25]
 
 
 def test_likeness_of_words_is_the_cosine_of_the_most_alike_one() -> None:
@@ -305,4 +308,59 @@ def test_pieces_two_before_and_beside_stay_below_one_heading() -> None:
     facts = [(i + 1, 1, "a" if i < 3 else "b", "text", "", "", None) for i in range(5)]
     shelf = Shelf(facts)
     assert shelf.second_after(np.arange(1, 6, dtype=np.float32)).tolist() == [0, 0, 1, 0, 0]
-    assert shelf.beside([0, 2, 3]) == [(-1, 1), (1, -1), (-1, 4)]
+    assert shelf.around([0, 2, 3], 1) == [[0, 1], [1, 2], [3, 4]]
+    assert shelf.around([0], 2) == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("embedder", ["static", "none"])
+@pytest.mark.parametrize(("query", "line"), [("which database did we choose", "- Ana chose Postgres"), ("what was bought", "- Ben buys a lamp")])
+def test_irregular_forms_are_found(desk: Desk, embedder: str, query: str, line: str) -> None:
+    desk.note("memory/a.md", "- Ana chose Postgres\n- Ben buys a lamp\n- The garden needs water\n")
+    assert snippets(desk.open(embedder_name=embedder), query)[0] == line
+
+
+@pytest.mark.parametrize("query", ["zxqv flurb", "xkcdq", "blorptang wibble", "recipe for pancakes", "lorem ipsum dolor", "?!"])
+def test_nonsense_and_what_no_note_is_on_finds_nothing(desk: Desk, query: str) -> None:
+    desk.note("MEMORY.md", "- Moved the database from MySQL to Postgres.\n- Redis holds the sessions.\n- Ana checks figures.\n")
+    assert snippets(desk.open(embedder_name="static"), query) == []
+
+
+def test_what_only_stands_far_from_the_word_is_no_hit(desk: Desk) -> None:
+    lines = ["The target column is churn.", "Region codes follow ISO.", "The TTL is 30 s.", "Redis holds sessions.", "We deploy on Fridays."]
+    desk.note("MEMORY.md", "".join(f"- {line}\n" for line in lines))
+    assert snippets(desk.open(embedder_name="static"), "TTL") == [f"- {lines[i]}" for i in (2, 1, 3)] or [
+        f"- {lines[i]}" for i in (2, 3, 1)
+    ]
+
+
+def test_a_word_looked_up_comes_before_its_long_neighbours(desk: Desk) -> None:
+    long = "is a long line on many other things, which goes on and on, so that its length counts for much in any ranking"
+    desk.note("memory/a.md", f"- This {long}\n- TTL: 30 s\n- That {long}\n\nAnd a paragraph that {long} of them.\n")
+    for embedder in ("static", "none"):
+        assert snippets(desk.open(embedder_name=embedder), "TTL")[0] == "- TTL: 30 s"
+        assert snippets(desk.open(embedder_name=embedder), "what is the TTL?")[0] == "- TTL: 30 s"
+
+
+@pytest.mark.parametrize("embedder", ["static", "none"])
+@pytest.mark.parametrize("words", [1, 2, 3])
+def test_in_real_notes_the_one_line_that_holds_all_words_of_a_short_query_comes_first(
+    desk: Desk, embedder: str, words: int
+) -> None:
+    docs = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
+    pieces = [(f.name, p) for f in docs for p in split(f.read_text(encoding="utf-8"), "pieces")]
+    for file in docs:
+        desk.note(f"memory/{file.name}", file.read_text(encoding="utf-8"))
+    stems = [{stem(w) for w in query_terms(p.text)} for _, p in pieces]
+    chance = random.Random(words)
+    memory = desk.open(embedder_name=embedder)
+    first = asked = 0
+    while asked < 25:
+        name, piece = chance.choice(pieces)
+        choice = [w for w in query_terms(piece.text) if w.isalpha() and len(w) > 3]
+        query = chance.sample(choice, min(words, len(choice)))
+        if len(query) < words or sum(stems_of >= {stem(w) for w in query} for stems_of in stems) != 1:
+            continue
+        (hit, *_) = memory.search(" ".join(query), 1)
+        first += (hit.path, hit.start_line) == (f".nbagent/memory/{name}", piece.start_line)
+        asked += 1
+    assert first >= 0.8 * asked
