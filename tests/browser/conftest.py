@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.desk import CHROMIUM, FLAGS, ROOT, Notebook, Service, Window, lab
+from tests.browser.desk import CHROMIUM, FLAGS, NOTES, ROOT, Kernels, Notebook, Service, Window, lab
 
 PICTURES = ROOT / "build" / "browser-failures"
 WINDOWS = pytest.StashKey[dict[str, Any]]()
@@ -107,7 +107,36 @@ def another(browser: Any, address: tuple[str, Path], request: pytest.FixtureRequ
 @pytest.fixture
 def place(request: pytest.FixtureRequest) -> str:
     """A folder name of this test alone."""
-    return re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:60].strip("-")
+    return place_of(request.node)
+
+
+def place_of(item: Any) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", item.name.lower())[:60].strip("-")
+
+
+@pytest.fixture(scope="session")
+def kernels(address: tuple[str, Path]) -> Iterator[Kernels]:
+    """Kernels that are begun ahead."""
+    kernels = Kernels(*address)
+    yield kernels
+    kernels.close()
+
+
+@pytest.fixture(autouse=True)
+def ahead(request: pytest.FixtureRequest, kernels: Kernels) -> Iterator[None]:
+    """Begin this test's kernel, and while it runs that of the next one."""
+    items = request.session.items
+    here = items.index(request.node)
+    for item in items[here : here + 2]:
+        if item.path.is_relative_to(Path(__file__).parent):
+            kernels.begin(kernel_path(item))
+    yield
+    kernels.end(kernel_path(request.node))
+
+
+def kernel_path(item: pytest.Item) -> str:
+    """Return the notebook that a test opens, or would."""
+    return f"{place_of(item)}/{'played.ipynb' if item.path.stem == 'test_played' else NOTES}"
 
 
 @pytest.fixture

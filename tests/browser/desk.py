@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,9 +10,11 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +27,17 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 ]  # fmt: skip
+NOTES = "notes.ipynb"  # how most tests call their notebook
 WAIT_MS = 40_000  # of a busy machine; nothing waits so long when all is well
 
 _OPEN = """async (path) => {
   const w = await jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'});
+  await w.context.ready; await w.sessionContext.ready; await w.sessionContext.session.kernel.info;
+  (window.books ??= {})[path] = w;
+}"""
+_TAKE = """async (path) => {
+  await jupyterapp.restored;
+  const w = jupyterapp.shell.currentWidget;
   await w.context.ready; await w.sessionContext.ready; await w.sessionContext.session.kernel.info;
   (window.books ??= {})[path] = w;
 }"""
@@ -43,6 +53,13 @@ _CLOSE = """async (path) => {
 }"""
 
 
+# What takes long to import is there when a test opens the notebook whose kernel was begun ahead (see Kernels).
+_STARTUP = f"""import os
+if os.environ.get("JPY_SESSION_NAME", "").endswith("{NOTES}"):
+    import anthropic, anywidget, nbagent.notebook.bridge, nbagent.notebook.app
+    del anthropic, anywidget, nbagent
+del os
+"""
 LONG = "A sentence of the answer that goes on for a while. " * 60
 
 
@@ -75,12 +92,15 @@ def _last_text(body: dict[str, Any]) -> str:
 
 @contextmanager
 def lab(folder: Path, **env: str) -> Iterator[str]:
-    """Run JupyterLab over `folder`; yields its address. Everything it writes is in `folder`'s neighbour."""
+    """Run JupyterLab, and Notebook 7 beside it, over `folder`; yields the address. What they write is in its neighbour."""
     home = folder.parent / "home"
     settings = home / "settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     quiet = json.dumps({"fetchNews": "false", "checkForUpdates": False})
     (settings / "notification.jupyterlab-settings").write_text(quiet)
+    startup = home / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00-ahead.py").write_text(_STARTUP)
     names = {"HOME": home, "IPYTHONDIR": home / "ipython", "JUPYTERLAB_SETTINGS_DIR": home / "settings"}
     names |= {f"JUPYTER_{n}_DIR": home / n.lower() for n in ("CONFIG", "DATA", "RUNTIME")}
     names |= {"JUPYTERLAB_WORKSPACES_DIR": home / "workspaces", "NBAGENT_HOME": home / "nbagent"}
@@ -93,7 +113,7 @@ def lab(folder: Path, **env: str) -> Iterator[str]:
                 sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
                 f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password=",
                 "--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}",
-                "--LabApp.expose_app_in_browser=True",
+                "--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True",
             ],
             env={**os.environ, **{k: str(v) for k, v in names.items()}, **env}, stdout=log, stderr=log,
         )  # fmt: skip
@@ -116,6 +136,40 @@ def _ready(address: str, server: subprocess.Popen[bytes]) -> str:
         except OSError:
             time.sleep(0.2)
     raise RuntimeError("JupyterLab did not start; see server.log")
+
+
+class Kernels:
+    """Kernels begun before a test needs them: opening a notebook finds the one of its path."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        self._url, self._folder = f"{address}/api/sessions", folder
+        self._begun: dict[str, Future[str]] = {}
+        self._threads = ThreadPoolExecutor(2)
+
+    def begin(self, path: str) -> None:
+        """Begin the kernel of the notebook `path`, unless it was."""
+        if path not in self._begun:
+            self._begun[path] = self._threads.submit(self._post, path)
+
+    def _post(self, path: str) -> str:
+        (self._folder / path).parent.mkdir(parents=True, exist_ok=True)
+        wanted = {"path": path, "name": "", "type": "notebook", "kernel": {"name": "python3"}}
+        request = urllib.request.Request(self._url, json.dumps(wanted).encode(), method="POST")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return str(json.load(answer)["id"])
+
+    def end(self, path: str) -> None:
+        """End the kernel, if nobody has."""
+        found = self._begun.pop(path).result()
+        request = urllib.request.Request(f"{self._url}/{found}", method="DELETE")
+        with contextlib.suppress(urllib.error.HTTPError):
+            urllib.request.urlopen(request, timeout=60).close()
+
+    def close(self) -> None:
+        """End all."""
+        for path in tuple(self._begun):
+            self.end(path)
+        self._threads.shutdown()
 
 
 class Window:
@@ -156,13 +210,32 @@ class Window:
             write_notebook(self.folder / path, cells)
         return Notebook(self, path)
 
+    def show(self, path: str) -> None:
+        """Open the notebook `path`, and wait until its kernel is there."""
+        self.page.evaluate(_OPEN, path)
+
+
+class NotebookPage(Window):
+    """One browser window with Notebook 7 in it: a page for each notebook."""
+
+    def __init__(self, page: Any, address: str, folder: Path) -> None:
+        self.page, self.folder = page, folder
+        self.url = f"{address}/notebooks"
+        page.set_default_timeout(WAIT_MS)
+
+    def show(self, path: str) -> None:
+        """Load the page of the notebook `path`, and wait until its kernel is there."""
+        self.page.goto(f"{self.url}/{path}", wait_until="domcontentloaded")
+        self.page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.sessionContext")
+        self.page.evaluate(_TAKE, path)
+
 
 class Notebook:
     """A notebook that is open in a window."""
 
     def __init__(self, window: Window, path: str) -> None:
         self.window, self.page, self.path = window, window.page, path
-        self.page.evaluate(_OPEN, path)
+        window.show(path)
 
     def focus(self) -> None:
         """Make it the current one."""
