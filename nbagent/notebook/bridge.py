@@ -22,6 +22,7 @@ from nbagent.core.effects import TurnBegan, TurnEvent
 from nbagent.core.errors import UserError, one_line
 from nbagent.core.messages import JsonObject
 from nbagent.notebook.app import NotebookAgent
+from nbagent.notebook.controls import renew_report
 from nbagent.notebook.interrupts import press_stop
 from nbagent.notebook.panel_commands import (
     Answer,
@@ -31,6 +32,7 @@ from nbagent.notebook.panel_commands import (
     Hello,
     NotebookPath,
     Pong,
+    PreviewCompaction,
     Question,
     Steer,
     Stop,
@@ -230,6 +232,8 @@ class Bridge:
         self._agent.turnstile.leave_panel()
         self._finish(peer, command, outcome)
         self._after_work()
+        if not isinstance(command, PreviewCompaction):
+            self._thread.later(lambda: renew_report(self._agent))
 
     def _finish(self, peer: Peer, command: Command, outcome: Callable[[], Any]) -> None:
         try:

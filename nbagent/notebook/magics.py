@@ -10,7 +10,7 @@ from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands import agent_command
 from nbagent.notebook.context_commands import compact_parser, context_command, note_cell
-from nbagent.notebook.controls import show_controls
+from nbagent.notebook.controls import show_controls, with_controls
 from nbagent.notebook.options import cell_parser, parse_cell_line, resume_parser, turn_options
 from nbagent.notebook.results import turn_result
 from nbagent.notebook.transform import split_awaitable
@@ -51,9 +51,7 @@ def context_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
     """Show or change what the model has in its context; as a cell, the note that stands below."""
     if cell is None:
         report = context_command(agent, line)
-        if not line.strip():
-            show_controls(agent, "context")
-        return report
+        return report if line.strip() else with_controls(agent, report)
     if line.split() != ["note"]:
         raise UsageProblem("%%context is a cell only as `%%context note`, with the note below it")
     return note_cell(agent, cell)

@@ -29,6 +29,7 @@ class PanelDoor:
         self._draining = False
         self._shut = False
         self._widgets: dict[str, Any] = {}
+        self.report_id = ""  # the display of the last `%context` with controls
 
     def install(self) -> None:
         """Open the comm now, else in the first cell that comes from a front end which can answer."""

@@ -41,12 +41,22 @@ def test_the_gauge_below_the_cell_moves_while_a_later_cell_streams(desk: Noteboo
     assert "Stopped" in desk.text(1)
 
 
+def report_of(notebook: Notebook) -> str:
+    """The text of the stored report, which needs no widget."""
+    outputs = notebook.page.evaluate("(path) => books[path].context.model.toJSON().cells[3].outputs", notebook.path)
+    (report,) = [o for o in outputs if "nbagent-report" in "".join(o["data"].get("text/html", ""))]
+    assert not any("widget" in kind for kind in report["data"])
+    return "".join(report["data"]["text/plain"])
+
+
 def test_compact_with_an_edited_note_and_undo(desk: Notebook, service: Service) -> None:
     service.replies.extend([reply(LONG * 8), reply(LONG * 8)])
     desk.run(1, 2, 3)
     cell = desk.cell(3)
     until(lambda: used(desk) > 0)
     before = used(desk)
+    report = report_of(desk)
+    assert f"{before:,} of" in report
     service.replies.append("## Goal\nFrom the model.")
     cell.get_by_role("button", name="Compact…").click()
     note = cell.get_by_role("textbox", name="Hand-off note")
@@ -55,9 +65,14 @@ def test_compact_with_an_edited_note_and_undo(desk: Notebook, service: Service) 
     cell.get_by_role("button", name="Apply").click()
     cell.get_by_text("The conversation was compacted").wait_for()
     until(lambda: used(desk) < before)
+    until(lambda: report_of(desk) != report and f"{used(desk):,} of" in report_of(desk))  # the report follows
+    compacted = report_of(desk)
     cell.get_by_role("button", name="Undo").click()
     cell.get_by_text("The compaction is taken back").wait_for()
     until(lambda: used(desk) >= before - 100)
+    until(lambda: report_of(desk) != compacted and f"{used(desk):,} of" in report_of(desk))
+    drawn = cell.locator(".nbagent-report")
+    until(lambda: f"{used(desk):,} of" in drawn.inner_text())
 
 
 def test_the_report_outlives_the_kernel(desk: Notebook, service: Service) -> None:
@@ -65,10 +80,7 @@ def test_the_report_outlives_the_kernel(desk: Notebook, service: Service) -> Non
     gauge(desk).wait_for()
     desk.restart()
     desk.cell(3).get_by_text(re.compile(r"level \d+ of 10")).first.wait_for()
-    outputs = desk.page.evaluate("(path) => books[path].context.model.toJSON().cells[3].outputs", desk.path)
-    report = next(o for o in outputs if o["output_type"] == "execute_result")
-    assert "level" in "".join(report["data"]["text/html"])
-    assert not any("widget" in kind for kind in report["data"])
+    assert "level" in report_of(desk)
 
 
 def test_a_search_in_memory_opens_the_file_or_shows_its_lines(desk: Notebook, service: Service, window: Window) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ class WidgetClient(PanelClient):
     def __init__(self, kernel: AgentKernel, model_id: str, **options: Any) -> None:
         super().__init__(kernel, **options)
         self.comm_id = model_id
+        self.updates: list[dict[str, Any]] = []
 
     def post(self, data: Any) -> None:
         super().post({"method": "custom", "content": data})
@@ -42,6 +44,8 @@ class WidgetClient(PanelClient):
             content = {**content, "data": content["data"]["content"]}
         elif message["msg_type"] == "comm_open":
             return
+        elif message["msg_type"] == "update_display_data":
+            self.updates.append(content)
         super()._take({**message, "content": content})
 
     def hello(self, **fields: Any) -> dict[str, Any]:
@@ -63,8 +67,8 @@ def models(result: Result) -> dict[str, dict[str, Any]]:
 def test_the_bare_magic_shows_its_report_and_beside_it_the_controls(kernel: AgentKernel, tmp_path: Path, kind: str) -> None:
     kernel.begin(tmp_path)
     result = kernel.run(f"%{kind}")
-    (report,) = [m["content"]["data"] for m in result.of("execute_result")]
-    assert VIEW not in report
+    shown = [m["content"]["data"] for m in result.of("execute_result", "display_data")]
+    (report,) = [bundle for bundle in shown if VIEW not in bundle]
     assert report["text/html"]
     (bundle,) = views(result)
     assert f"%{kind} " in bundle["text/plain"]
@@ -97,6 +101,26 @@ def test_without_anywidget_the_output_is_the_report_alone(kernel: AgentKernel, t
     result = kernel.run("%context")
     kernel.run("del sys.modules['anywidget']; sys.modules.update(kept)")
     assert result.kinds() == ["execute_result"]
+
+
+def test_the_report_is_a_value_and_follows_what_the_panel_does(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(["one"]) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("hi"))
+        result = kernel.run("%context")
+        (report,) = [m["content"] for m in result.of("display_data") if VIEW not in m["content"]["data"]]
+        assert kernel.value("(isinstance(_, __import__('nbagent.notebook.report', fromlist=['x']).ContextReport), _.level)") == (True, 0)
+        panel = WidgetClient(kernel, views(result)[0][VIEW]["model_id"])
+        try:
+            panel.hello()
+            assert panel.ask("set", policy="pi")["status"] == "ok"
+            until = time.monotonic() + 20
+            while not panel.updates and time.monotonic() < until:
+                panel.read(0.1)
+        finally:
+            panel.close()
+        assert panel.updates[0]["transient"] == report["transient"]
+        assert "policy pi" in panel.updates[0]["data"]["text/plain"]
 
 
 def test_running_the_cell_again_takes_the_controls_before_away(kernel: AgentKernel, tmp_path: Path) -> None:
