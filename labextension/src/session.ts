@@ -229,15 +229,17 @@ export class AgentSession {
   /** Stop the running turn; when no answer comes, interrupt the kernel. */
   async stop(): Promise<void> {
     const link = this._link;
+    if (link === null || link.phase !== 'ready') {
+      this._host.interrupt(); // nobody can be asked, but the server interrupts
+      return;
+    }
     const timer = setTimeout(
       () => this._host.interrupt(),
       this._host.stopWaitMs
     );
-    const reply = await link?.run('stop', {}, () => undefined);
+    const reply = await link.run('stop', {}, () => undefined);
     clearTimeout(timer);
-    if (reply) {
-      this.say(reply.line, reply.status === 'error');
-    }
+    this.say(reply.line, reply.status === 'error');
   }
 
   /** Tell the running turn something; returns whether it was taken. */

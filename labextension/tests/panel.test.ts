@@ -49,6 +49,7 @@ test('without a notebook, without nbagent, and before an answer a line says so',
   const waiting = desk(false);
   assert.match(drawn(waiting.session, null), /No notebook is open/);
   assert.match(drawn(waiting.session), /Waiting for the kernel/);
+  assert.match(drawn(waiting.session), />Stop the running cell</);
   waiting.session.connect(null);
   assert.match(drawn(waiting.session), /Run a cell with %load_ext nbagent/);
 });

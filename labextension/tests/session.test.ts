@@ -40,6 +40,15 @@ test('a compaction that fails keeps the edited note', async () => {
   assert.equal(session.isBusy('compact'), false);
 });
 
+test('a stop before the kernel answered interrupts it at once', async () => {
+  const waiting = desk(false);
+  await waiting.session.stop();
+  assert.equal(waiting.interrupts(), 1);
+  waiting.session.connect(null);
+  await waiting.session.stop();
+  assert.equal(waiting.interrupts(), 2);
+});
+
 test('a stop that is not answered interrupts the kernel, one that is does not', async () => {
   const slow = desk();
   void slow.session.stop();

@@ -153,7 +153,7 @@ class Kernels:
 
     def _post(self, path: str) -> str:
         (self._folder / path).parent.mkdir(parents=True, exist_ok=True)
-        wanted = {"path": path, "name": "", "type": "notebook", "kernel": {"name": "python3"}}
+        wanted = {"path": path, "name": Path(path).name, "type": "notebook", "kernel": {"name": "python3"}}
         request = urllib.request.Request(self._url, json.dumps(wanted).encode(), method="POST")
         with urllib.request.urlopen(request, timeout=60) as answer:
             return str(json.load(answer)["id"])

@@ -60,11 +60,20 @@ function Body(props: PanelProps): JSX.Element {
       );
     case 'greeting':
       return (
-        <p className="nbagent-Hint" role="status">
-          {trans.__(
-            'Waiting for the kernel; a busy one answers when its cell ends.'
-          )}
-        </p>
+        <>
+          <p className="nbagent-Hint" role="status">
+            {trans.__(
+              'Waiting for the kernel. To a page that was loaded while a cell runs it answers when the cell ends; the cell can be stopped.'
+            )}
+          </p>
+          <button
+            type="button"
+            className="nbagent-Button nbagent-mod-warn nbagent-mod-late"
+            onClick={() => void session.stop()}
+          >
+            {trans.__('Stop the running cell')}
+          </button>
+        </>
       );
     case 'mismatch':
       return (
