@@ -103,6 +103,15 @@ def test_wheel_and_sdist_hold_the_panel_where_it_is_built(built: bool, tmp_path:
         kept = [n for n in archive.getnames() if n.endswith("nbagent/labextension/package.json")]
     assert (len(packed), len(kept)) == ((1, 1) if built else (0, 0))
     assert ("holds no JupyterLab panel" in done.stdout + done.stderr) is not built
+    if built:  # what `pip install` of the sdist does, where there is no node
+        with tarfile.open(sdist) as archive:
+            archive.extractall(tmp_path / "unpacked", filter="data")
+        (source,) = (tmp_path / "unpacked").iterdir()
+        again = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "again")]
+        subprocess.run(again, cwd=source, check=True, capture_output=True, timeout=100, env={"PATH": "/usr/bin-none"})
+        (rebuilt,) = (tmp_path / "again").glob("*.whl")
+        names = zipfile.ZipFile(rebuilt).namelist()
+        assert [n for n in names if "share/jupyter/labextensions/nbagent/package.json" in n] == packed
 
 
 def test_the_wheel_holds_the_package_and_the_tutorials_and_nothing_private(tmp_path: Path) -> None:

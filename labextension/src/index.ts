@@ -6,6 +6,7 @@ import {
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+import { PathExt } from '@jupyterlab/coreutils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
@@ -55,14 +56,15 @@ function activate(
   const client = `${app.name} ${app.version}, panel ${PANEL_VERSION}`;
   const follower = new Follower(tracker, client, trans);
   const contents = app.serviceManager.contents;
-  const host = panelHost(app.commands, follower, async path => {
+  const canOpen = async (path: string): Promise<boolean> => {
     try {
       await contents.get(path, { content: false });
       return true;
     } catch {
-      return false;
+      return false; // there is none, or the server hides it
     }
-  });
+  };
+  const host = panelHost(app.commands, follower, canOpen);
   const widget = new AgentPanel(follower, host, trans);
   app.shell.add(widget, 'right', { rank: 900, type: 'Agent' });
   restorer?.add(widget, widget.id);
@@ -83,7 +85,7 @@ function activate(
     show();
     widget.node.scrollTop = 0; // where the question is
   });
-  openFromWidgets(app, tracker);
+  openFromWidgets(app, tracker, canOpen);
   // Loads the schema, and with it the shortcuts; there is nothing to set.
   settings?.load(PLUGIN).catch((error: unknown) => {
     console.warn(`${PLUGIN}: the shortcuts were not loaded:`, error);
@@ -145,10 +147,14 @@ function tellQuestions(
   });
 }
 
-/** Widgets in cells ask for a file with the event `nbagent:open`; `detail` is {relative, line}. */
+/**
+ * Widgets in cells ask for a file with the event `nbagent:open`; `detail` is {relative, line, refused}, of which
+ * `refused` is called when the server does not show the file: the widget then shows the lines itself.
+ */
 function openFromWidgets(
   app: JupyterFrontEnd,
-  tracker: INotebookTracker
+  tracker: INotebookTracker,
+  canOpen: (path: string) => Promise<boolean>
 ): void {
   document.addEventListener('nbagent:open', event => {
     const detail: unknown = event instanceof CustomEvent ? event.detail : null;
@@ -156,30 +162,37 @@ function openFromWidgets(
     const notebook = tracker.find(
       candidate => node instanceof Node && candidate.node.contains(node)
     );
-    if (
-      notebook === undefined ||
-      !isPlace(detail) ||
-      detail.relative === '' ||
-      isHidden(detail.relative)
-    ) {
-      return; // the widget shows the lines itself
+    if (notebook === undefined || !isPlace(detail) || detail.relative === '') {
+      return;
     }
     event.preventDefault();
-    const path = notebook.context.path;
-    openAtLine(app.commands, path, detail.relative, detail.line).catch(
-      (error: unknown) => Notification.error(String(error))
-    );
+    const { relative, line, refused } = detail;
+    const from = notebook.context.path;
+    const path = PathExt.join(PathExt.dirname(from), relative);
+    const open = async (): Promise<void> => {
+      if (!path.startsWith('..') && (await canOpen(path))) {
+        await openAtLine(app.commands, from, relative, line);
+      } else {
+        refused();
+      }
+    };
+    open().catch((error: unknown) => Notification.error(String(error)));
   });
 }
 
-/** Tell whether the server refuses a path, as it does by default: a folder or file whose name begins with a dot. */
-function isHidden(relative: string): boolean {
-  return relative.split('/').some(part => /^\.(?!\.?$)/.test(part));
+interface Place {
+  relative: string;
+  line: number;
+  refused: () => void;
 }
 
-function isPlace(value: unknown): value is { relative: string; line: number } {
-  const place = value as { relative?: unknown; line?: unknown } | null;
-  return typeof place?.relative === 'string' && typeof place.line === 'number';
+function isPlace(value: unknown): value is Place {
+  const place = value as Partial<Record<keyof Place, unknown>> | null;
+  return (
+    typeof place?.relative === 'string' &&
+    typeof place.line === 'number' &&
+    typeof place.refused === 'function'
+  );
 }
 
 export default [panel];

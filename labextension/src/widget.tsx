@@ -93,6 +93,13 @@ export class AgentPanel extends ReactWidget {
   }
 
   private _onChanged(): void {
+    const works =
+      this._session?.state.agents.rows.some(row => row.status === 'running') ===
+      true;
+    if (works && !this._works) {
+      this._open = { ...this._open, agents: true }; // one began: it can be told something now
+    }
+    this._works = works;
     if (this.isVisible) {
       this.update();
     }
@@ -100,6 +107,7 @@ export class AgentPanel extends ReactWidget {
 
   private _session: AgentSession | null = null;
   private _open: OpenParts = AT_FIRST;
+  private _works = false;
 }
 
 const NOBODY = new AgentSession({ interrupt: () => undefined, stopWaitMs: 0 });

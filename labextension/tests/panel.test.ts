@@ -24,13 +24,14 @@ const TRANS = {
 
 function drawn(
   session: AgentSession,
-  notebook: string | null = 'a.ipynb'
+  notebook: string | null = 'a.ipynb',
+  trans = TRANS
 ): string {
   return renderToStaticMarkup(
     createElement(Panel, {
       session,
       notebook,
-      trans: TRANS,
+      trans,
       host: { openHit: () => undefined, showCell: () => undefined },
       open: {
         context: true,
@@ -52,6 +53,43 @@ test('without a notebook, without nbagent, and before an answer a line says so',
   assert.match(drawn(waiting.session), />Stop the running cell</);
   waiting.session.connect(null);
   assert.match(drawn(waiting.session), /Run a cell with %load_ext nbagent/);
+});
+
+test('every word that is no data comes from the translator', () => {
+  const silent = {
+    __: () => '',
+    _n: () => ''
+  } as unknown as TranslationBundle;
+  const empty = obj(bundle('state').empty);
+  const busy: JsonObject = {
+    turn: { status: 'running', number: 5, step: 1 },
+    approval: { approval: '7', more_chars: 3, choices: [] },
+    agents: { total: 9, rows: [{ agent: '1', status: 'running' }] },
+    queue: { total: 9, rows: [] },
+    compaction: { entry: '1', lost: 2 },
+    tree: { total: 3, stale: 1 },
+    catalog: { problems: 2 }
+  };
+  const { session, link } = desk(false);
+  const bare = (): string[] => {
+    const markup = drawn(session, '1', silent);
+    const named = markup.matchAll(
+      /(?:aria-label|title|placeholder)="([^"]*)"/g
+    );
+    const texts = markup
+      .replace(/<option[^]*?<\/option>/g, '')
+      .split(/<[^>]*>/);
+    return [...texts, ...[...named].map(found => found[1] ?? '')].filter(text =>
+      /\p{L}/u.test(text)
+    );
+  };
+  assert.deepEqual(bare(), []);
+  link.receive({ kind: 'snapshot', version: 1, seq: 0, parts: empty });
+  assert.deepEqual(bare(), []);
+  link.receive({ kind: 'delta', seq: 1, parts: busy });
+  assert.deepEqual(bare(), []);
+  session.connect(null);
+  assert.deepEqual(bare(), []);
 });
 
 test('the gauge is a meter with a name and a value', () => {

@@ -274,7 +274,11 @@ class NotebookAgent:
         self, session: Session, jobs: Jobs, sink: Callable[[Any], None], site: CellSite, cells: tuple[CellRun, ...]
     ) -> TurnPorts:
         kernel = ShellKernel(self.shell, jobs)
-        ask = kernel.ask if self.panel is None else self.panel.asking(kernel.ask)
+
+        async def ask(question: str) -> str | None:  # a panel may have come since the turn began
+            asked = kernel.ask if self.panel is None else self.panel.asking(kernel.ask)
+            return await asked(question)
+
         return TurnPorts(
             kernel=kernel, notebook=ShellNotebook(self.shell, self.notebook_path, lambda: self._seen),
             ask=ask if site.interactive else None, sink=sink, interactive=site.interactive,

@@ -81,7 +81,7 @@ async def run_fork(
             watch.end("failed", one_line(str(error)))
             raise
         forked = _forked(done, agent, "" if folder is None else f"forks/{name}")
-        watch.end(_status(forked.outcome), forked.message)
+        watch.end(_status(forked.outcome), "" if forked.message == STOPPED else forked.message)
         for unheard in steering:
             ports.sink(Notice(text=f"{agent.name} had ended before it heard this: {unheard}"))
         return forked

@@ -32,6 +32,7 @@ def cell(parts: dict[str, Any], *, version: int = 1, least: int = 1, answers: di
         {
             "parts": parts, "version": version, "least": least, "results": {**results, **(answers or {})},
             "pages": {**pages, **(answers or {}).get("page", {})}, "mismatch": bundle("versions")["message"],
+            "older": next(c["line"] for c in bundle("versions")["cases"] if c["agreed"] is None and "the panel (" in c["line"] and c["front"]["least"] > c["kernel"]["version"]),
         }
     )  # fmt: skip
     return _SOURCE.replace("@PLAYED@", repr(played))
@@ -49,6 +50,8 @@ def take(message):
     heard.append(told)
     if told["kind"] == "hello" and told["version"] < played["least"]:
         comm.send(played["mismatch"])
+    elif told["kind"] == "hello" and told["least"] > played["version"]:
+        comm.send({**played["mismatch"], "line": played["older"]})
     elif told["kind"] == "hello":
         comm.send({"kind": "snapshot", "version": 1, "seq": seq, "parts": played["parts"]})
     elif told["kind"] == "command":

@@ -189,6 +189,85 @@ def test_a_kernel_package_that_is_too_new_is_told_in_a_line(window: Window, plac
     assert window.panel.get_by_role("meter").count() == 0
 
 
+def test_a_kernel_package_that_is_too_old_is_told_in_a_line(window: Window, place: str) -> None:
+    notebook = played(window, place, version=0, least=0)
+    window.panel.get_by_role("alert").get_by_text("update it where the kernel runs").wait_for()
+    assert window.panel.get_by_role("meter").count() == 0
+    notebook.run(1)  # cells go on
+
+
+def test_a_turn_that_runs_its_question_and_its_sub_agents_have_roles_and_names(window: Window, place: str) -> None:
+    parts = bundle("state")["parts"]
+    agent = {"agent": "sa1", "name": "look-at-logs", "status": "running", "activity": "step 2", "calls": 1, "tokens": 9, "cost_usd": 0.0}
+    choices = [{"answer": "y", "label": "Yes"}, {"answer": "n", "label": "No"}]
+    parts |= {
+        "agents": {"total": 1, "rows": [agent]},
+        "turn": {**parts["turn"], "status": "running", "delivers": True, "step": 1},
+        "approval": {"approval": "q1", "tool": "python", "text": "print(1)", "more_chars": 30, "choices": choices},
+        "compaction": {**parts["compaction"], "entry": "e1", "before_tokens": 900, "after_tokens": 300},
+    }
+    played(window, place, parts)
+    window.part("Sub-agents")
+    window.part("Compaction").get_by_role("button", name="Compact …").click()
+    window.panel.get_by_role("group", name="Compaction, not applied yet").wait_for()
+    tree = window.page.locator("#nbagent-panel").aria_snapshot()
+    for line in (
+        '- textbox "Tell the agent something"', '- button "Tell"', '- button "Stop"', 'group "The agent asks: python"',
+        "- alert", '- button "Show 30 more characters"', '- button "Yes"', '- button "No"', '- list "Sub-agents"',
+        '- button "Stop look-at-logs"', '- textbox "Tell look-at-logs something"', '- button "Send"',
+        '- textbox "Hand-off note, to be edited"', '- button "Apply"', '- button "Cancel"', '- button "Undo"',
+    ):  # fmt: skip
+        assert line in tree, tree
+
+
+def test_a_compaction_is_made_by_keyboard_alone(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    page = window.page
+    window.part("Context").get_by_role("meter").wait_for()
+    page.keyboard.press("Alt+Shift+C")
+    note = window.panel.get_by_role("textbox", name="Hand-off note, to be edited")
+    until(lambda: note.count() and note.evaluate("node => node === document.activeElement"))
+    page.keyboard.press("Escape")
+    note.wait_for(state="detached")
+    button = window.panel.get_by_role("button", name="Compact …")
+    until(lambda: button.evaluate("node => node === document.activeElement"))
+    page.keyboard.press("Enter")
+    until(lambda: note.count() and note.evaluate("node => node === document.activeElement"))
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" And mind the gap.")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    window.panel.get_by_text("did compact").wait_for()
+    assert commands(notebook, "compact")[0]["note"].endswith(" And mind the gap.")
+
+
+def test_where_the_server_shows_hidden_files_a_hit_in_one_opens_at_its_line(window: Window, place: str) -> None:
+    hit = bundle("commands")["exchanges"][4]["reply"]["result"]["rows"][0]
+    name = hit["relative"].rpartition("/")[2]
+
+    def answer(route: Any) -> None:
+        file = {
+            "name": name, "path": f"{place}/{hit['relative']}", "type": "file", "format": "text", "mimetype": "text/markdown",
+            "content": "line\n" * 9 if "content=0" not in route.request.url else None, "writable": True,
+            "created": "2026-01-01T00:00:00Z", "last_modified": "2026-01-01T00:00:00Z", "size": 45,
+        }  # fmt: skip
+        route.fulfill(json=[] if "/checkpoints" in route.request.url else file)
+
+    played(window, place)
+    window.page.route(f"**/api/contents/{place}/.nbagent/**", answer)
+    try:
+        part = window.part("Memory")
+        part.get_by_role("searchbox").fill("port")
+        part.get_by_role("button", name="Search").click()
+        part.get_by_role("listitem").first.get_by_role("button").click()
+        where = """() => { const w = jupyterapp.shell.currentWidget; const e = w?.content?.editor;
+                           return e ? [w.context.path, e.getCursorPosition().line] : null }"""
+        until(lambda: window.page.evaluate(where) == [f"{place}/{hit['relative']}", hit["start_line"] - 1])
+        window.page.evaluate("() => jupyterapp.shell.currentWidget.dispose()")
+    finally:
+        window.page.unroute(f"**/api/contents/{place}/.nbagent/**")
+
+
 def test_a_lost_delta_is_noticed_and_the_whole_state_asked_for(window: Window, place: str) -> None:
     notebook = played(window, place)
     window.part("Context").get_by_role("meter").wait_for()

@@ -160,6 +160,40 @@ def test_memory_is_searched_and_a_note_in_a_hidden_folder_is_shown_in_the_panel(
     part.get_by_role("group", name="Note").get_by_text("port 5433").wait_for()
 
 
+def test_a_sub_agent_is_shown_told_something_and_stopped_and_the_turn_goes_on(
+    window: Window, place: str, service: Service
+) -> None:
+    skill = window.folder.parent / "home" / "nbagent" / "skills" / "look-at-logs" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    head = "---\nname: look-at-logs\ndescription: Looks at logs.\ncontext: fork\n---\n"
+    skill.write_text(f"{head}Look at the logs.\n", encoding="utf-8")
+    load = "import os; os.environ['NBAGENT_SKILLS__MODE'] = 'tool'\n%load_ext nbagent"
+    notebook = window.notebook(f"{place}/notes.ipynb", load, "%%agent\nAre there errors?")
+    window.command("nbagent:open")
+    notebook.run(0)
+    waits = "import time\nfor _ in range(300): time.sleep(0.1)"
+    service.replies.extend(
+        [
+            reply("x", call("skill", {"skill": "look-at-logs"})), reply("y", call("python", {"code": "1"})),
+            reply("z", call("python", {"code": waits})), reply("I go on without it."),
+        ]
+    )  # fmt: skip
+    notebook.start(1)
+    row = window.panel.get_by_role("list", name="Sub-agents").get_by_role("listitem")  # it unfolds by itself
+    row.get_by_text("look-at-logs").wait_for()
+    row.get_by_text("2 calls").wait_for()
+    row.get_by_text("python").wait_for()
+    row.get_by_role("textbox", name="Tell look-at-logs something").fill("Only today's.")
+    row.get_by_role("button", name="Send").click()
+    window.panel.get_by_text("look-at-logs hears it before its next step.").wait_for()
+    row.get_by_role("button", name="Stop look-at-logs").click()
+    notebook.wait()
+    assert "I go on without it." in notebook.text(1)
+    assert b"the person stopped it" in service.fake.requests[-1].raw
+    row.get_by_text("stopped").wait_for()
+    assert row.get_by_role("textbox").count() == 0
+
+
 def test_a_skill_that_is_switched_off_is_hidden_from_the_model(
     window: Window, place: str, service: Service
 ) -> None:

@@ -262,6 +262,23 @@ def test_a_question_is_answered_by_a_button_and_not_asked_below_the_cell(kernel:
         assert late["line"] == "that question is not open any more"
 
 
+def test_a_panel_that_comes_in_mid_turn_gets_the_questions_asked_from_then_on(kernel: AgentKernel, tmp_path: Path) -> None:
+    code = call("python", {"code": "print(6 * 7)"})
+    script = [reply("word " * 60, call("read", {"path": "none.txt"}), delta_delay_s=0.05), reply("x", code), "done"]
+    with panel_of(kernel, subshell=True, approvals=True) as panel, FakeMessagesAPI(script) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_MODE="ask")
+        cell = Running(kernel, agent("go"))
+        until = time.monotonic() + 20
+        while not fake.requests and time.monotonic() < until:
+            time.sleep(0.05)
+        assert panel.hello()["parts"]["turn"]["status"] == "running"
+        question = panel.until(lambda p: p["approval"]["approval"])["approval"]
+        panel.ask("answer", approval=question["approval"], answer="y")
+        result = cell.result()
+        assert "42" in shown(result)
+        assert "Allow?" not in shown(result), "never both"
+
+
 @pytest.mark.parametrize("options", [{"approvals": False}, {"approvals": True, "pongs": False}])
 def test_a_panel_that_shows_no_questions_leaves_them_below_the_cell(
     kernel: AgentKernel, tmp_path: Path, options: dict[str, bool]

@@ -203,17 +203,19 @@ def test_a_new_revision_loads_the_page_again(page: Any) -> None:
 
 def test_a_search_shows_hits_and_a_hit_asks_to_be_opened_at_its_line(page: Any) -> None:
     mount(page, "memory", search={"result": result_of("search")}, read={"result": result_of("read")})
-    page.evaluate("document.addEventListener('nbagent:open', e => { window.opened = e.detail; e.preventDefault(); }, {once: true})")
+    page.evaluate("document.addEventListener('nbagent:open', e => { window.opened = {...e.detail, refused: null}; window.refuse = e.detail.refused; e.preventDefault(); }, {once: true})")
     page.get_by_role("searchbox", name="Search memory").fill("which port")
     page.keyboard.press("Enter")
     says(page, "1 found")
     hit = page.get_by_role("button", name="memory/2026-03-02.md:4")
     hit.click()
-    assert page.evaluate("window.opened") == {"relative": ".nbagent/memory/2026-03-02.md", "line": 4}
+    assert page.evaluate("window.opened") == {"relative": ".nbagent/memory/2026-03-02.md", "line": 4, "refused": None}
     assert sent(page, "read") == []
-    hit.click()  # nobody opens files now
+    page.evaluate("refuse()")  # the server does not show the file
     page.wait_for_selector("pre:not([hidden])")
     assert "port 5433" in page.locator("pre").inner_text()
+    hit.click()  # nobody opens files now
+    page.wait_for_selector("pre[hidden]", state="attached")
 
 
 def test_an_empty_search_asks_nothing(page: Any) -> None:

@@ -11,6 +11,14 @@ export function Compaction(props: PartProps): JSX.Element {
   const { compaction } = session.state;
   const { preview } = session;
   const writing = session.isBusy('preview');
+  const button = React.useRef<HTMLButtonElement>(null);
+  const wasOpen = React.useRef(false);
+  React.useEffect(() => {
+    if (wasOpen.current && preview === null) {
+      button.current?.focus(); // where the keyboard was before the note was shown
+    }
+    wasOpen.current = preview !== null;
+  }, [preview]);
   return (
     <>
       <p className="nbagent-Hint">
@@ -28,6 +36,7 @@ export function Compaction(props: PartProps): JSX.Element {
       </p>
       <div className="nbagent-Row">
         <button
+          ref={button}
           type="button"
           className="nbagent-Button"
           disabled={writing || preview !== null}
@@ -61,6 +70,11 @@ function Preview({
       className="nbagent-Preview"
       role="group"
       aria-label={trans.__('Compaction, not applied yet')}
+      onKeyDown={event => {
+        if (event.key === 'Escape') {
+          session.dropPreview();
+        }
+      }}
     >
       <p>
         <strong>
@@ -76,6 +90,7 @@ function Preview({
         <textarea
           className="nbagent-Note"
           rows={12}
+          autoFocus
           value={session.note}
           onChange={event => session.editNote(event.target.value)}
         />

@@ -59,7 +59,11 @@ export const Gauge = React.memo(function Gauge(props: {
       <dl className="nbagent-Facts">
         <Fact
           name={trans.__('Compacts at')}
-          value={trans.__('%1 tokens', tokens(thresholdTokens))}
+          value={
+            thresholdTokens > 0
+              ? trans.__('%1 tokens', tokens(thresholdTokens))
+              : '–'
+          }
         />
         <Fact name={trans.__('Level')} value={`${gauge.level} / 10`} />
         <Fact

@@ -12,6 +12,10 @@ export function Memory(props: PartProps): JSX.Element {
   const { found, opened } = session;
   const [query, setQuery] = React.useState(found?.query ?? '');
   const busy = session.isBusy('search');
+  const note = React.useRef<HTMLDivElement>(null);
+  React.useEffect(() => {
+    note.current?.scrollIntoView({ block: 'nearest' });
+  }, [opened]);
   return (
     <>
       <form
@@ -66,6 +70,7 @@ export function Memory(props: PartProps): JSX.Element {
       ) : null}
       {opened !== null ? (
         <div
+          ref={note}
           className="nbagent-Opened"
           role="group"
           aria-label={trans.__('Note %1', opened.path)}

@@ -33,16 +33,19 @@ function render({ model, el }) {
     const open = make("button", { type: "button", className: "nbagent-link", textContent: place, title: "Open at this line" });
     const lines = make("pre", { hidden: true, tabIndex: 0, "aria-label": `Lines of ${found.path}` });
     const facts = [found.date, found.score.toFixed(2), found.why].filter(Boolean).join(" · ");
-    open.onclick = async () => {
-      const detail = { relative: found.relative, line: found.start_line };
+    open.onclick = () => {
+      const detail = { relative: found.relative, line: found.start_line, refused: show };
       const event = new CustomEvent("nbagent:open", { detail, bubbles: true, composed: true, cancelable: true });
-      if (found.relative && !el.dispatchEvent(event)) return; // JupyterLab's panel opens it
+      if (found.relative && !el.dispatchEvent(event)) return; // JupyterLab's panel opens it, or calls `refused`
+      void show();
+    };
+    async function show() {
       if (!lines.hidden) return void (lines.hidden = true);
       const reply = await link.command("read", { path: found.path, line: found.start_line });
       if (reply.status !== "ok") return say(reply.line);
       lines.textContent = reply.result.text;
       lines.hidden = false;
-    };
+    }
     return make(
       "li",
       {},

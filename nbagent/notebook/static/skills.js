@@ -58,7 +58,7 @@ function render({ model, el }) {
       say(reply.line);
       if (reply.status === "ok") await page(0);
     };
-    const facts = [skill.source, `${counted(skill.tokens)} tokens`, skill.uses > 0 ? `used ${skill.uses} times` : ""];
+    const facts = [skill.source, `${counted(skill.tokens)} tokens`, skill.uses > 0 ? `used ${skill.uses === 1 ? "once" : `${skill.uses} times`}` : ""];
     return make(
       "li",
       { className: skill.visible ? "" : "nbagent-hidden" },
