@@ -75,7 +75,8 @@ def checked(embedder: Embedder, texts: Sequence[str], kind: Kind) -> Floats:
     import numpy as np
 
     try:
-        vectors = np.asarray(embedder.embed(texts, kind), dtype=np.float32)
+        with np.errstate(all="ignore"):
+            vectors = np.asarray(embedder.embed(texts, kind), dtype=np.float32)
     except EmbedderFault:
         raise
     except Exception as error:

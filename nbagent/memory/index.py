@@ -40,7 +40,7 @@ class MemoryIndex:
     def __init__(self, path: Path | None, chunking: Chunking) -> None:
         self.chunking = chunking
         self.faults: list[Diagnostic] = []
-        self.path = path
+        self.path = self._wanted = path
         self._connection = self._open()
         self.read = IndexQueries(self._connection)
         self._known: dict[str, tuple[int, int, int, str]] | None = None
@@ -58,7 +58,8 @@ class MemoryIndex:
                 return self._made(str(self.path))
             except sqlite3.OperationalError as error:
                 if "malformed" not in str(error) and "no such" not in str(error):
-                    self._note(f"cannot be used ({error}); an index in memory stands in", "check disk and permissions")
+                    remedy = "check disk, permissions and other programs, then %memory reindex"
+                    self._note(f"cannot be used ({error}); an index in memory stands in", remedy)
                     break
                 self._set_aside(str(error))
             except sqlite3.DatabaseError as error:
@@ -284,11 +285,20 @@ class MemoryIndex:
                 self._connection.execute("ROLLBACK")
             raise IndexBusy(f"vectors were not kept ({error})", broken=_is_broken(error)) from error
 
-    def clear(self) -> None:
-        """Drop everything but the vectors, so that the next sync makes it all anew."""
+    def clear(self, *, without: str = "") -> None:
+        """Drop everything but the vectors, so that the next sync makes it all anew; `without` names an embedder's too.
+
+        An index that could not be opened before is tried again.
+        """
         self._known = None
+        if self.path is None and self._wanted is not None:
+            self.path = self._wanted
+            self.faults.clear()
+            return self.replace(aside=False)
         try:
-            kept = self._connection.execute("SELECT digest, embedder, vector FROM vectors").fetchall()
+            kept = self._connection.execute(
+                "SELECT digest, embedder, vector FROM vectors WHERE embedder <> ?", (without,)
+            ).fetchall()
             self._drop(self._connection)
             self._prepare(self._connection)
             self._connection.execute("BEGIN IMMEDIATE")
@@ -298,12 +308,13 @@ class MemoryIndex:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             raise IndexBusy(f"the index was not made anew ({error})", broken=_is_broken(error)) from error
+        return None
 
-    def replace(self) -> None:
-        """Set a file that turned out broken aside, and begin a new one."""
+    def replace(self, *, aside: bool = True) -> None:
+        """Set a file that turned out broken aside, and begin a new one; with `aside` false open what is there."""
         self._connection.close()
         self._known = None
-        if self.path is not None:
+        if aside and self.path is not None:
             self._set_aside("it is damaged")
         self._connection = self._open()
         self.read = IndexQueries(self._connection)

@@ -182,6 +182,12 @@ class IndexQueries:
         ).fetchone()
         return str(row[0]) if row else ""
 
+    def width(self, embedder: str) -> int:
+        """Return how many numbers a vector of this embedder has, 0 when there is none."""
+        row = self._connection.execute("SELECT length(vector) FROM vectors WHERE embedder=? LIMIT 1", (embedder,))
+        found = row.fetchone()
+        return int(found[0]) // 2 if found else 0
+
     def vector_count(self, embedder: str) -> int:
         """Return how many pieces have a vector of this embedder."""
         row = self._connection.execute(

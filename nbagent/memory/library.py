@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nbagent.memory.shelf import Shelf
 
 LIST_LIMIT: Final = 400  # rows of each list by words; twice the pool, since lists overlap little at their ends
-EMBED_AT_ONCE: Final = 256  # texts that a slow embedder gets before a search; the rest comes with the next ones
+EMBED_AT_ONCE: Final = 64  # texts that a slow embedder gets before a search, one request; the rest comes with the next
 EMBED_FAST: Final = 4_096
 SECTION_LIMIT: Final = 100
 KNOWN_SHARE: Final = 0.5  # of a query's words that the embedder knows, for its likeness alone to make a hit
@@ -55,6 +55,7 @@ class Library:
         self._pause = self._failures = 0
         self.behind = ""  # what the last search could not bring up to date, and why
         self._stand_in: Library | None = None
+        self._other_width = False  # the embedder's vectors are not as wide as those it gave before
         self._unembedded: int | None = 1  # from this piece on some may have no vector; None: all have one
 
     def close(self) -> None:
@@ -100,13 +101,16 @@ class Library:
     def rebuild(self) -> None:
         """Make the index anew."""
         try:
-            self.index.clear()
+            self.index.clear(without="" if not self._other_width else self._space())
+            self._other_width = False
         except IndexBusy as error:
             self._note("index", str(error), "close other notebooks and try again")
         self._shelf = self._ranges = None
         self._unembedded = 1
         self._pause = 0
         self.refresh()
+        while self._embed():
+            pass
 
     def _update(self, removed: Sequence[int], added: Sequence[int]) -> None:
         if added:
@@ -125,19 +129,22 @@ class Library:
     def _space(self) -> str:
         return self.embedder.id if self.embedder else ""
 
-    def _embed(self) -> None:
-        """Give pieces their vectors: all at once by a fast embedder, some before each search by a slow one."""
+    def _embed(self) -> bool:
+        """Give pieces their vectors: all at once by a fast embedder, some before each search by a slow one.
+
+        Return whether it went well and there are more.
+        """
         embedder = self.embedder
         if embedder is None or self._unembedded is None:
-            return
+            return False
         if self._pause:
             self._pause -= 1
-            return
+            return False
         fast = getattr(embedder, "fast", False)
         batch = EMBED_FAST if fast else EMBED_AT_ONCE
         try:
             while missing := self.index.read.missing(embedder.id, batch, first=self._unembedded):
-                vectors = _packed(checked(embedder, [t for _, t in missing], "passage"))
+                vectors = _packed(self._fitting(checked(embedder, [t for _, t in missing], "passage")))
                 self.index.store_vectors(embedder.id, dict(zip([d for d, _ in missing], vectors, strict=True)))
                 self._vectors_came(missing, vectors)
                 if not fast:
@@ -145,10 +152,27 @@ class Library:
             self._unembedded = None if len(missing) < batch else self._unembedded
             self._trouble.pop("embedder", None)
             self._failures = 0
+            return self._unembedded is not None
         except EmbedderFault as error:
             self._failed(error)
         except IndexBusy as error:
             self._note("vectors", str(error), "they are made again later")
+        return False
+
+    def _fitting(self, vectors: Any) -> Any:
+        """Return vectors as they are when they are as wide as those the index has of this embedder.
+
+        Raises:
+            EmbedderFault: they are not.
+        """
+        had = self.index.read.width(self._space())
+        if had and vectors.shape[1] != had:
+            self._other_width = True
+            raise EmbedderFault(
+                f"{self._space()} gave vectors of {vectors.shape[1]} numbers, earlier of {had}; "
+                "after %memory reindex only the new ones count"
+            )
+        return vectors
 
     def _vectors_came(self, missing: Sequence[tuple[bytes, str]], vectors: Sequence[bytes]) -> None:
         if self._shelf is not None:
@@ -259,7 +283,7 @@ class Library:
         if self.embedder is None or self._pause:
             return None
         try:
-            vector = checked(self.embedder, [query[:2_000]], "query")[0]
+            vector = self._fitting(checked(self.embedder, [query[:2_000]], "query"))[0]
         except EmbedderFault as error:
             self._failed(error)
             return None

@@ -168,12 +168,23 @@ class Memory:
 
     def _noted(self, path: str) -> str:
         try:
-            found = read_note(locate(path, self._roots))
+            found = read_note(self._located(path))
         except OSError as error:
             raise UserError(f"note {path!r} cannot be read ({error.strerror}); check it") from error
         if found.binary and found.fault:
             raise UserError(f"note {path!r} {found.fault.cause}; {found.fault.remedy}")
         return found.text
+
+    def _located(self, path: str) -> Path:
+        """Return the file of a note; names that had to be escaped to be shown are looked for among all notes."""
+        try:
+            return locate(path, self._roots)
+        except UserError:
+            if "\\" in path:
+                for note in self._find_notes()[0]:
+                    if note.name in (path, f"{PROJECT_PREFIX}{path}"):
+                        return note.path
+            raise
 
     def _said(self, path: str) -> str:
         found = next((f for f in session_files(self._session_source) if f.name == path), None)

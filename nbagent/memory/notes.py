@@ -103,6 +103,14 @@ def _walk(folder: Path, root: Root, files: list[NoteFile], refused: list[Diagnos
             _take(entry, root, files, refused)
         elif entry.is_dir(follow_symlinks=False) and entry.name not in SKIPPED and not entry.name.startswith("."):
             _walk(Path(entry.path), root, files, refused)
+        elif entry.is_symlink() and os.path.isdir(entry.path) and not _within(entry.path, root):
+            cause = f"links to {printable(os.path.realpath(entry.path))}, outside of the notes"
+            refused.append(Diagnostic(path=printable(entry.path), line=None, cause=cause, remedy=_LINK_REMEDY))
+
+
+def _within(path: str, root: Root) -> bool:
+    """Tell whether a link leads to something below the root, which is found where it is."""
+    return f"{os.path.realpath(path)}{os.sep}".startswith(f"{os.path.realpath(root.folder)}{os.sep}")
 
 
 def _take(entry: os.DirEntry[str], root: Root, files: list[NoteFile], refused: list[Diagnostic]) -> None:
@@ -115,7 +123,7 @@ def _take(entry: os.DirEntry[str], root: Root, files: list[NoteFile], refused: l
         return refuse(f"cannot be read ({error.strerror})", "check its permissions")
     if stat.S_ISLNK(found.st_mode):
         target = os.path.realpath(entry.path)
-        if target.startswith(os.path.realpath(root.folder) + os.sep):
+        if _within(entry.path, root):
             return None  # the file itself is found where it is
         return refuse(f"links to {printable(target)}, outside of the notes", _LINK_REMEDY)
     if not stat.S_ISREG(found.st_mode):

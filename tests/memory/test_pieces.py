@@ -126,3 +126,10 @@ def test_words_can_always_be_stored_and_quoted(text: str) -> None:
 def test_the_share_of_cjk_is_of_letters() -> None:
     assert cjk_share("缓存 ab!!") == 0.5
     assert cjk_share("...") == 0
+
+
+@pytest.mark.parametrize("line", ["word " * 1_000, "缓存" * 1_000, "One sentence. " * 300, "x" * 801, "a" * 800 + " " + "b" * 800])
+def test_a_long_line_loses_nothing_but_blanks(line: str) -> None:
+    pieces = split(line, "pieces")
+    assert "".join("".join(p.text for p in pieces).split()) == "".join(line.split())
+    assert all(weight(p.text) <= 800 for p in pieces)

@@ -62,6 +62,13 @@ def test_of_two_chinese_words_the_line_with_both_comes_first(desk: Desk) -> None
     assert snippets(desk.open(), "数据管道 备份")[0] == "数据管道的备份每周运行".join(["- ", ""])
 
 
+def test_with_openclaws_and_only_the_row_that_holds_both_chinese_words_is_found(desk: Desk) -> None:
+    # OC case 44
+    for i, text in enumerate(["数据管道每天运行", "数据管道的备份每周运行", "备份已经完成"]):
+        desk.note(f"memory/{i}.md", f"{text}\n")
+    assert snippets(desk.open(preset="openclaw"), "数据管道 备份") == ["数据管道的备份每周运行\n"]
+
+
 def test_a_chinese_query_over_an_empty_index_gives_nothing(desk: Desk) -> None:
     # OC case 131
     assert desk.open().search("缓存") == []
@@ -135,14 +142,27 @@ def test_the_first_search_over_an_empty_index_finds_and_later_ones_see_changes(d
     assert memory.search("gamma") == []
 
 
+def test_a_reindex_ends_when_a_slow_embedder_fails(desk: Desk) -> None:
+    # OC case 52
+    desk.note("memory/a.md", "".join(f"- fact {i}\n" for i in range(600)))
+    embedder = BadEmbedder(ConnectionError("down"))
+    embedder.fast = False
+    memory = desk.open(embedder)
+    assert memory.reindex().mode == "keywords only: the embedder fails"
+    assert embedder.calls == 1
+    assert snippets(memory, "fact 599")[0] == "- fact 599"
+
+
 def test_a_slow_embedder_gets_a_part_before_each_search(desk: Desk) -> None:
     desk.note("memory/a.md", "".join(f"- fact {i}\n" for i in range(600)))
     embedder = WordsEmbedder("fact")
     embedder.fast = False
     memory = desk.open(embedder)
     assert len(memory.search("fact 599")) == 6
-    assert memory.status().vectors == 512
-    assert memory.status().vectors == 600
+    assert [len(texts) for texts in embedder.calls] == [64, 1]  # one batch of notes, and the query
+    status = memory.status()
+    assert (status.vectors, status.mode) == (128, "keywords and vectors of 128 of 600 pieces")
+    assert memory.reindex().vectors == 600  # whoever asks for it waits
 
 
 def test_an_embedder_that_fails_is_left_alone_for_a_while(desk: Desk) -> None:
@@ -175,11 +195,49 @@ def test_an_embedder_that_gives_no_vectors_is_named_and_keywords_answer(desk: De
     assert "bad-1" in str(memory.status().diagnostics[-1])
 
 
-def test_an_embedder_whose_width_changes_gives_no_error(desk: Desk) -> None:
+def test_an_embedder_whose_width_changes_is_named_and_a_reindex_takes_the_new_one(desk: Desk) -> None:
     desk.note("MEMORY.md", "- alpha\n")
-    widths = iter((4, 7, 7, 7))
+    widths = iter((4, *[7] * 20))
     memory = desk.open(BadEmbedder(lambda n: [[1.0] * next(widths)] * n))
     assert snippets(memory, "alpha") == ["- alpha"]
+    status = memory.status()
+    assert "bad-1 gave vectors of 7 numbers, earlier of 4; after %memory reindex" in str(status.diagnostics[-1])
+    assert status.mode == "keywords only: the embedder fails"
+    desk.note("memory/new.md", "- alpha two\n")
+    assert len(memory.search("alpha")) == 2
+    status = memory.reindex()
+    assert (status.mode, status.vectors, status.diagnostics) == ("keywords and vectors", 2, ())
+    assert len(memory.search("alpha")) == 2
+
+
+def test_an_index_locked_when_it_was_opened_is_tried_again_by_a_reindex(desk: Desk) -> None:
+    desk.note("MEMORY.md", "- alpha\n")
+    first = desk.open()
+    first.search("alpha")
+    first.close()
+    lock = sqlite3.connect(desk.folder / ".nbagent" / "index.sqlite", isolation_level=None)
+    lock.execute("PRAGMA locking_mode=EXCLUSIVE")
+    lock.execute("BEGIN EXCLUSIVE")
+    memory = desk.open()
+    assert snippets(memory, "alpha") == ["- alpha"]
+    assert memory.status().index_path == "in memory"
+    assert "locked" in str(memory.status().diagnostics[0])
+    assert "%memory reindex" in str(memory.status().diagnostics[0])
+    lock.execute("ROLLBACK")
+    lock.close()
+    status = memory.reindex()
+    assert (status.index_path, status.pieces, status.diagnostics) == (".nbagent/index.sqlite", 1, ())
+
+
+def test_an_index_whose_disk_is_full_still_answers_with_what_is_new(desk: Desk) -> None:
+    desk.note("MEMORY.md", "- alpha\n")
+    memory = desk.open(WordsEmbedder("alpha"))
+    memory.search("alpha")
+    memory._libraries["memory"].index._connection.execute("PRAGMA max_page_count=1")
+    desk.note("memory/new.md", "".join(f"- word{i} beta\n" for i in range(500)))
+    hits = memory.search("word499")
+    assert hits[0].snippet == "- word499 beta"
+    assert hits.behind == "the index was not brought up to date (database or disk is full); the files were read without it"
 
 
 def test_tool_and_command_share_one_path_and_find_the_same(desk: Desk) -> None:
