@@ -194,7 +194,7 @@ def test_a_compaction_is_shown_edited_applied_and_taken_back(kernel: AgentKernel
 
 def test_a_compaction_is_stopped_and_changes_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
     turns = [reply("word " * 800) for _ in range(3)]
-    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([*turns, stall_before_headers(30), "after"]) as fake:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([*turns, reply("never", fault=stall_before_headers(30)), "after"]) as fake:
         kernel.begin(tmp_path, fake, NBAGENT_WINDOW_TOKENS="20000")
         for i in range(3):
             kernel.run(agent(f"tell me {i} " + "context " * 300))
