@@ -34,9 +34,10 @@ from nbagent.runtime.comparing import compare_live, compare_session
 from nbagent.runtime.contexts import (
     NOTHING_TO_COMPACT,
     CompactionResult,
+    acts_when_it_pays,
     check_number,
     known_policies,
-    threshold_share,
+    when_it_acts,
 )
 from nbagent.runtime.doors import request_as_sent
 from nbagent.runtime.ports import TurnOptions, TurnPorts
@@ -61,12 +62,14 @@ def context_report(agent: NotebookAgent) -> ContextReport:
     """Return what the next request would hold."""
     session = agent.session()
     held = session.occupancy()
+    by_cost = acts_when_it_pays(session.runner.policy_of(session.settings.policy))
     return ContextReport(
         model=session.current_model(), policy=session.settings.policy, window_tokens=held.budget.window_tokens,
         threshold_tokens=round(held.budget.threshold_share * held.budget.window_tokens), used_tokens=held.used_tokens,
         level=held.budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
         cache_hit_rate=held.cache_hit_rate, cost_usd=held.cost_usd, estimated=held.estimated,
         rot=tuple(rot_of(session)), pending=waiting_lines(session), provider=provider_lines(session),
+        when="when it pays, usually " if by_cost else "",
     )  # fmt: skip
 
 
@@ -141,8 +144,7 @@ def _numbers(agent: NotebookAgent) -> str:
     if not policy.numbers:
         return "no numbers"
     window = _budget(agent).window_tokens
-    acts = f"acts by itself above {round(threshold_share(policy, window) * window):,} tokens"
-    return " ".join(f"{key}={value:g}" for key, value in policy.numbers.items()) + f" · {acts} of this window"
+    return " ".join(f"{k}={v:g}" for k, v in policy.numbers.items()) + f" · {when_it_acts(policy, window)}"
 
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:

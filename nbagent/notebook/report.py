@@ -44,7 +44,8 @@ class ContextReport:
     `level` is 0 to 10. `categories` holds all CATEGORIES in their order, absent ones as 0.
     `cache_hit_rate` is 0 to 1, None before the first call. `rot` are findings, each with a
     readable `str`. `pending` is a line for each move that is recorded and waits, `provider` one for what the
-    provider itself keeps out of sight.
+    provider itself keeps out of sight. `when` says in words when compaction begins, where `threshold_tokens` is only
+    where it usually does.
 
     Raises:
         ValueError: the categories do not add up to `used_tokens`, or one of them is unknown.
@@ -63,6 +64,7 @@ class ContextReport:
     rot: tuple[object, ...] = ()
     pending: tuple[str, ...] = ()
     provider: tuple[str, ...] = ()
+    when: str = ""
 
     def __post_init__(self) -> None:
         if unknown := set(self.categories) - set(CATEGORIES):
@@ -87,7 +89,7 @@ class ContextReport:
         pieces: list[Piece] = [
             Line(text=title + (" · estimated" if self.estimated else ""), strong=True),
             Bar(parts=tuple(self.categories.items()), whole=self.window_tokens, mark=self.threshold_tokens),
-            Line(text=f"compaction at {self.threshold_tokens:,} tokens", dim=True),
+            Line(text=f"compaction {self.when}at {self.threshold_tokens:,} tokens", dim=True),
             Table(head=("category", "tokens", "of window"), rows=rows, numbers=frozenset({1, 2})),
             Line(text=" · ".join(words), dim=True),
         ]

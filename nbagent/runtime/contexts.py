@@ -68,12 +68,32 @@ def choose_policy(name: str, numbers: Numbers, threshold: float | None) -> Polic
 
 
 def threshold_share(policy: Policy, window_tokens: int) -> float:
-    """Return the share of the window at which a policy compacts by itself; 1 for one that never does."""
+    """Return the share of the window at which a policy compacts by itself; 1 for one that never does.
+
+    For one that compacts when it pays (`usual_share`) where that usually is.
+    """
     numbers = policy.numbers
     if numbers.get("threshold"):
         return float(numbers["threshold"])
+    usual = getattr(policy, "usual_share", None)
+    if callable(usual):
+        return float(usual(window_tokens))
     away = sum(in_window(numbers[k], window_tokens) for k in ("reserve_tokens", "buffer_tokens") if k in numbers)
     return 1 - away / max(1, window_tokens)
+
+
+def acts_when_it_pays(policy: Policy) -> bool:
+    """Tell whether a policy has no fixed size at which it compacts."""
+    return not policy.numbers.get("threshold") and callable(getattr(policy, "usual_share", None))
+
+
+def when_it_acts(policy: Policy, window_tokens: int) -> str:
+    """Return when a policy compacts by itself, as people read it."""
+    size = f"{round(threshold_share(policy, window_tokens) * window_tokens):,} tokens"
+    if not acts_when_it_pays(policy):
+        return f"acts by itself above {size} of this window"
+    latest = f"{round(policy.numbers.get('latest', 1.0) * window_tokens):,}"
+    return f"acts by itself when it pays, in this window usually at about {size}, at {latest} at the latest"
 
 
 def check_number(name: str, key: str, value: float) -> None:
@@ -130,10 +150,13 @@ class CompactionResult:
     loss: LossReport | None = None
 
 
-def compact_by_hand(fold: ViewFold, engine: Engine) -> Generator[Effect, Any, CompactionResult]:
+def compact_by_hand(
+    fold: ViewFold, engine: Engine, *, report: Callable[[list[Entry], View, View], LossReport | None] = loss_report
+) -> Generator[Effect, Any, CompactionResult]:
     """Compact now, whatever the threshold: as the policy would when asked, else with a note over the older part.
 
-    Its prunings are left to the turns: whether it succeeds or fails, this is one move or none.
+    Its prunings are left to the turns: whether it succeeds or fails, this is one move or none. `report` says what it
+    does to the anchors of the path.
     """
     before_view, path = fold.view(), list(fold.path)
     before = engine.predict(before_view)
@@ -150,7 +173,7 @@ def compact_by_hand(fold: ViewFold, engine: Engine) -> Generator[Effect, Any, Co
     return CompactionResult(
         applied=True, reason="asked for", before_tokens=before, after_tokens=engine.predict(fold.view()),
         handoff=str(body.details.get("handoff", "")), note=body.note, policy=engine.policy.name,
-        loss=loss_report(path, before_view, fold.view()),
+        loss=report(path, before_view, fold.view()),
     )  # fmt: skip
 
 

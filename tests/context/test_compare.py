@@ -73,7 +73,7 @@ def test_every_policy_gets_a_row_in_its_order() -> None:
 
 
 def test_doing_nothing_sends_the_most_and_loses_nothing() -> None:
-    found = rows(work(), "off", "nbagent")
+    found = rows(work(22, words=150), "off", "nbagent")
     assert found["off"].notes == found["off"].compactions == found["off"].lost == found["off"].reachable == 0
     assert found["off"].tokens_sent > found["nbagent"].tokens_sent
     total = found["off"].verbatim
@@ -82,7 +82,7 @@ def test_doing_nothing_sends_the_most_and_loses_nothing() -> None:
 
 
 def test_a_policy_that_compacts_calls_for_notes_and_keeps_the_context_small() -> None:
-    row = rows(work(), "nbagent")["nbagent"]
+    row = rows(work(14), "nbagent")["nbagent"]
     assert row.compactions >= 1
     assert row.notes >= row.compactions
     assert row.peak_tokens < WINDOW

@@ -54,11 +54,37 @@ def session(turns: int, words: int = 220) -> list[Entry]:
     return path(*bodies)
 
 
-def test_below_the_threshold_nothing_is_proposed() -> None:
+def test_while_it_does_not_pay_nothing_is_proposed() -> None:
     assert plan(session(4)) == ()
 
 
-def test_above_it_the_newest_part_is_kept_whole_and_the_note_has_its_room() -> None:
+def test_a_threshold_that_was_set_is_when_it_compacts_whether_it_pays_or_not() -> None:
+    entries = session(16)
+    share = situation(entries).share
+    assert plan(entries) != (), "it pays"
+    assert plan(entries, threshold=1.05 * share) == ()
+    early = session(5)
+    assert plan(early) == (), "it does not pay"
+    assert plan(early, threshold=situation(early).share / 1.5) != ()
+
+
+def test_what_came_in_one_piece_is_compacted_at_the_latest_share_only() -> None:
+    """Nothing was carried yet; but the window is nearly full."""
+    files = [b for i in range(4) for b in step(i, "row " * 2_800)]
+    entries = path(start(), user("read"), *files, *step(5, "fine"), *step(6, "fine"))
+    share = situation(entries).share
+    assert plan(entries, latest=1.2 * share) == ()
+    assert any(isinstance(m, Compact) for m in plan(entries, latest=share / 1.5))
+
+
+def test_when_it_usually_pays_depends_on_the_window() -> None:
+    policy = KIND.make(DEFAULT)
+    assert 0.2 < policy.usual_share(200_000) < 0.3
+    assert policy.usual_share(20_000) > 0.6
+    assert KIND.make({**DEFAULT, "threshold": 0.4}).usual_share(20_000) == 0.4
+
+
+def test_when_it_pays_the_newest_part_is_kept_whole_and_the_note_has_its_room() -> None:
     entries = session(16)
     (move,) = plan(entries)
     assert isinstance(move, Compact)
@@ -69,19 +95,20 @@ def test_above_it_the_newest_part_is_kept_whole_and_the_note_has_its_room() -> N
 
 def test_a_compaction_that_frees_less_than_half_of_what_is_over_is_not_made() -> None:
     entries = path(start(), user("go " * 4_000), *step(1, "seen"), *step(2, "seen too"))
-    assert situation(entries).share > DEFAULT["threshold"]
-    assert plan(entries) == ()
+    assert situation(entries).share > 0.23
+    assert plan(entries, threshold=0.23) == ()
 
 
 def test_an_open_request_that_the_note_would_repeat_frees_nothing() -> None:
     many = [b for i in range(9) for b in step(i, "fine")]
-    assert plan(path(start(), user("a long request " * 1_500), *many)) == ()
+    entries = path(start(), user("a long request " * 1_500), *many)
+    assert plan(entries) == plan(entries, threshold=0.23) == ()
 
 
 def test_the_newest_step_is_kept_whatever_its_size() -> None:
     entries = session(14)
     large = path(*[e.body for e in entries], start("last"), user("Please look."), *step(99, "row " * 3_000))
-    (move,) = plan(large)
+    (move,) = plan(large, threshold=0.23)
     assert isinstance(move, Compact)
     assert move.first_kept is not None
     kept = [e.id for e in large[next(i for i, e in enumerate(large) if e.id == move.first_kept) :]]
@@ -101,7 +128,7 @@ def test_results_are_cleared_first_only_where_that_is_asked_for() -> None:
 
 def test_what_was_needed_and_what_binds_survives_many_compactions() -> None:
     """The goals of the default policy: needed loss at most 5 %, standing loss at most 2 %."""
-    recorded = session(40)
+    recorded = session(60)
     index = AnchorIndex(recorded)
     fold = ViewFold()
     policy = KIND.make(DEFAULT)

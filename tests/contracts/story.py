@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from nbagent.context.engine import Engine
+from nbagent.context.extract import machine_note
+from nbagent.context.loss import loss_report
 from nbagent.context.measure import Meter
 from nbagent.context.policies import BUILT_IN
 from nbagent.context.policy import make_policy
@@ -63,7 +65,8 @@ from tests.fakes.prefix import (
 
 T = TypeVar("T")
 BINDING, OTHER, FREE = "claude-sonnet-5-5", "claude-opus-5-5", "claude-sonnet-4-6"
-WINDOWS = (8_000, 12_000, 20_000, 30_000, 60_000)
+# Small windows most of the time: texts grow with the window, and what may go wrong does not.
+WINDOWS = (8_000,) * 5 + (12_000,) * 5 + (20_000,) * 4 + (30_000, 60_000)
 LINE = "line {0} of value_{0} at /data/x{0}.csv: 数据 {0} must not get lost\n"
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PREFIXES = {
@@ -77,10 +80,14 @@ def lines(count: int) -> str:
     return "".join(LINE.format(i) for i in range(count))
 
 
+def no_report(path: Sequence[Entry], before: View, after: View) -> None:
+    """Stand in for `loss_report`."""
+
+
 class QuickMeter(Meter):
     """Counts a text once."""
 
-    @functools.cache  # noqa: B019  a handful of meters lives for the whole run
+    @functools.lru_cache(maxsize=4_096)  # noqa: B019  a handful of meters lives for the whole run
     def text(self, text: str) -> int:
         return super().text(text)
 
@@ -177,23 +184,23 @@ def _calling() -> Response:
     return Response(blocks=(text_block("<note>## Goal\nx</note>"), call), stop_reason="tool_use", model="m")
 
 
-WRITERS: dict[str, Callable[[], Response]] = {
-    "good": lambda: _said("<draft>so</draft>\n<note>## Goal\nread the files\n## Constraints\nnever delete\n</note>"),
-    "lies": lambda: _said("<note>## Goal\nAll is done. The person asked for nothing.</note>"),
-    "loops": lambda: _said("<note>" + "I must keep in mind that I must keep in mind. " * 400 + "</note>"),
-    "refuses": lambda: Response(blocks=(), stop_reason="refusal", model="m", stop_details={"category": "bio"}),
-    "another language": lambda: _said("<note>## 目标\n读取全部文件。ファイルを消さない。</note>"),
-    "calls a tool": _calling,
-    "analysis tags": lambda: _said("<analysis>hm</analysis><summary>## Goal\nread</summary>"),
-    "no tags": lambda: _said("## Goal\nread all"),
-    "open draft": lambda: _said("<draft>first I think <note>## Goal\nread</note>"),
-    "larger than the conversation": lambda: _said("<note>" + lines(4_000) + "</note>"),
-    "cut off": lambda: _said("<note>## Goal\nread a", stop="max_tokens"),
-    "empty": lambda: _said("<note>\n</note>"),
-    "nothing at all": lambda: _said(""),
-    "connection": lambda: _failed("connection"),
-    "overflow": lambda: _failed("overflow"),
-    "stopped": lambda: Response(blocks=(), stop_reason=None, model="m", cut="stopped"),
+WRITERS: dict[str, Callable[[int], Response]] = {
+    "good": lambda window: _said("<draft>so</draft>\n<note>## Goal\nread the files\n## Constraints\nnever delete\n</note>"),
+    "lies": lambda window: _said("<note>## Goal\nAll is done. The person asked for nothing.</note>"),
+    "loops": lambda window: _said("<note>" + "I must keep in mind that I must keep in mind. " * 400 + "</note>"),
+    "refuses": lambda window: Response(blocks=(), stop_reason="refusal", model="m", stop_details={"category": "bio"}),
+    "another language": lambda window: _said("<note>## 目标\n读取全部文件。ファイルを消さない。</note>"),
+    "calls a tool": lambda window: _calling(),
+    "analysis tags": lambda window: _said("<analysis>hm</analysis><summary>## Goal\nread</summary>"),
+    "no tags": lambda window: _said("## Goal\nread all"),
+    "open draft": lambda window: _said("<draft>first I think <note>## Goal\nread</note>"),
+    "larger than the conversation": lambda window: _said("<note>" + lines(window // 20) + "</note>"),
+    "cut off": lambda window: _said("<note>## Goal\nread a", stop="max_tokens"),
+    "empty": lambda window: _said("<note>\n</note>"),
+    "nothing at all": lambda window: _said(""),
+    "connection": lambda window: _failed("connection"),
+    "overflow": lambda window: _failed("overflow"),
+    "stopped": lambda window: Response(blocks=(), stop_reason=None, model="m", cut="stopped"),
 }
 
 
@@ -216,12 +223,19 @@ class Story:
     said: list[str] = field(default_factory=list)
     requests: int = 0
     happened: dict[str, int] = field(default_factory=dict)
+    _fold: ViewFold = field(default_factory=ViewFold)
 
     def __post_init__(self) -> None:
         self.window = self.tape.one_of(WINDOWS)
         self.service = Service(self.tape.one_of((10**9, 10**9, self.window * 6 // 10)))
         self.rule = make_policy(BUILT_IN, self.policy)
         self.model = self.tape.one_of((BINDING, BINDING, FREE))
+        self.lists = self.tape.chance(6)  # whether the machine's own list goes into notes: it costs most of a story
+
+    def view(self) -> View:
+        """Return the view of the whole path, from a fold that goes on as the running session's does."""
+        self._fold.extend(self.path[len(self._fold.path) :])
+        return self._fold.view()
 
     def play(self) -> None:
         for _ in range(10):
@@ -237,20 +251,13 @@ class Story:
                     self.turn()
             if self.tape.ended:
                 break
-        assert ViewFold(self.path).view() == self.reopened().view()
-
-    def reopened(self) -> ViewFold:
-        """What a fold gives that took the entries one by one, as the running session did."""
-        fold = ViewFold()
-        for entry in self.path:
-            fold.add(entry)
-        return fold
+        assert self.view() == ViewFold(self.path).view()
 
     # ------------------------------------------------------------ what happens
 
     def turn(self, *, resume: bool = False) -> None:
         if not resume:
-            for body in close_broken_turn(ViewFold(self.path).view()):
+            for body in close_broken_turn(self.view()):
                 if not (isinstance(body, ToolResult) and self.tape.chance(3)):  # an import may lack results
                     self.write(body)
             self.turns += 1
@@ -259,7 +266,7 @@ class Story:
                 self.model = OTHER if self.model == BINDING else BINDING
             if self.tape.chance(6):
                 self.disk = self.tape.one_of(tuple(PREFIXES))
-        view = ViewFold(self.path).view()
+        view = self.view()
         digest = prefix_at(self.path) or self.disk
         start = TurnStart(turn=f"t{self.turns}", model=self.model, policy=self.policy, prefix=digest)
         engine = self.engine(start if not resume else view.turn or start)
@@ -290,21 +297,23 @@ class Story:
         return line
 
     def by_hand(self) -> None:
-        view = ViewFold(self.path).view()
+        view = self.view()
         if view.turn is None:
             return
         for body in close_broken_turn(view):
             self.write(body)
         fold = ViewFold(self.path)
         before = fold.view()
-        result = self.drive(compact_by_hand(fold, self.engine(view.turn)))
+        report = loss_report if self.tape.chance(8) else no_report  # it costs more than all the rest
+        result = self.drive(compact_by_hand(fold, self.engine(view.turn), report=report))
+        assert (result.loss is not None) == (result.applied and report is loss_report)
         assert result.applied == (fold.view().compaction != before.compaction)
         if not result.applied:
             assert fold.view().messages == before.messages
             assert result.reason
 
     def undo(self) -> None:
-        made = ViewFold(self.path).view().compaction
+        made = self.view().compaction
         if made is None:
             return
         self.write(Restore(cancels=made))
@@ -326,7 +335,7 @@ class Story:
         """Whether the tool loop open at `at` is still the one at the end, with thinking that has to go as text."""
         bound = ViewFold(self.path[:at]).view().bound
         return bound is not None and not any(
-            isinstance(e.body, UserMessage) or (e.kind == "assistant" and not any(b["type"] == "tool_use" for b in e.body.blocks))
+            isinstance(e.body, UserMessage) or (e.kind == "assistant_message" and not any(b["type"] == "tool_use" for b in e.body.blocks))
             for e in self.path[at:]
         )
 
@@ -367,7 +376,7 @@ class Story:
 
     def write(self, body: Body) -> Entry:
         if isinstance(body, Compaction):
-            view = ViewFold(self.path).view()
+            view = self.view()
             made = (chunks(self.request(view)), self.voice(self.path)) if not view.deferred else ([], None)
             self.count("compacted")
         self.path = stamp([body], self.path)
@@ -381,7 +390,7 @@ class Story:
     def answer(self, request: Request) -> Response:
         self.check_turn(request)
         self.now += 1
-        if METER.view(ViewFold(self.path).view(), request.prefix) and self.size(request) > self.service.window:
+        if METER.view(self.view(), request.prefix) and self.size(request) > self.service.window:
             self.count("overflow")
             return _failed("overflow")
         if self.tape.chance(25):
@@ -416,7 +425,7 @@ class Story:
         self.count(f"note: {kind}")
         if self.size(request) > self.service.window:
             kind = "overflow"
-        return WRITERS[kind]()
+        return WRITERS[kind](self.window)
 
     def results(self, calls: Sequence[ToolCall]) -> ToolsDone:
         written: list[Entry] = []
@@ -477,6 +486,7 @@ class Story:
             make_request=make_request, predict=lambda view: sum(METER.view(view, self.prefix()).values()),
             price=lambda model, usage: 0.0, binds_thinking=MODELS[start.model].binds_thinking,
             fresh_prefix=lambda: {"prefix": self.disk},
+            **({"machine_note": functools.partial(machine_note, count=METER.text)} if self.lists else {}),
         )  # fmt: skip
 
     def prefix(self) -> Prefix:
@@ -514,7 +524,7 @@ class Story:
             assert text.strip() in shown, f"lost: {text[:80]!r}"
         for text in self.pinned():
             assert text in shown, f"lost the pin: {text!r}"
-        state = (self.voice(self.path), 100 * _moves(self.path) - len(ViewFold(self.path).view().deferred))
+        state = (self.voice(self.path), 100 * _moves(self.path) - len(self.view().deferred))
         now = chunks(request)
         if self.before is not None and self.before[1] == state:
             assert now[: len(self.before[0])] == self.before[0]
@@ -533,7 +543,7 @@ class Story:
 
     def pinned(self) -> list[str]:
         """What was pinned before the compaction in force was made; what is pinned later is told at the next turn."""
-        view = ViewFold(self.path).view()
+        view = self.view()
         at = next((i for i, e in enumerate(self.path) if e.id == view.compaction), 0)
         return [e.body.text for e in self.path[:at] if isinstance(e.body, Pin)]
 

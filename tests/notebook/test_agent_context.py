@@ -240,12 +240,14 @@ def test_a_value_that_is_not_possible_changes_nothing(kernel: AgentKernel, tmp_p
     before = shown(kernel.run("%context set"))
     for line in (
         "policy ''", "policy @seed", "policy nosuch", "set window=10", "set window=3000.7", "set window=x",
-        "set threshold=0", "set threshold=2", "set keep=-1", "set protect_results=1.5", "set threshold=nan",
+        "set threshold=-1", "set threshold=2", "set keep=-1", "set protect_results=1.5", "set threshold=nan",
         "set window=50000 foo=2", "set threshold=0.5 policy=nosuch", "set policy=", "set =5",
     ):  # fmt: skip
         assert error_line(kernel.run(f"%context {line}")), line
         assert shown(kernel.run("%context set")) == before, line
-    assert "threshold=0.5" in shown(kernel.run("%context set threshold=0.5"))
+    assert "threshold=0.5 " in shown(kernel.run("%context set threshold=0.5"))
+    assert "acts by itself above 100,000 tokens" in shown(kernel.run("%context set"))
+    assert "acts by itself when it pays" in shown(kernel.run("%context set threshold=0"))
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def runs(code: str) -> Reply:
         ("%context policy x", "unknown policy 'x'"),
         ("%context policy gemini", "did you mean 'gemini-cli'?"),
         ("%context policy pi@first", "has no preset 'first'"),
-        ("%context set threshold=-1", "above 0 and up to 1"),
+        ("%context set threshold=-1", "from 0 up to 1"),
         ("%context compact", "there is no conversation yet"),
         ("%context undo", "there is no compaction to take back"),
         ("%context undo all", "takes no words"),

@@ -206,8 +206,8 @@ def test_three_failures_are_told_once_and_a_compaction_by_hand_still_runs(make_f
 def test_a_compaction_without_the_models_note_says_so(make_fake: Make, folder: Path) -> None:
     fake = make_fake()
     fake._answer_of = Script(each=4, note=lambda: "<note>  </note>")
-    with talk(folder, fake, "nbagent") as session:
-        for k in range(3):
+    with talk(folder, fake, "nbagent", window=12_000) as session:
+        for k in range(8):
             session.send(f"Part {k}")
         assert session.bodies(Compaction)
         lines = [e.text for e in session.seen(Notice) if "was compacted" in e.text]

@@ -177,12 +177,12 @@ def test_everything_else_is_refused_and_nothing_changes(make_fake: Make, folder:
 
 def test_it_may_read_and_remember(make_fake: Make, folder: Path) -> None:
     script = Script(
-        reply(call("read", {"path": "a7.txt"}), call("remember", {"text": "value_7 is in a7.txt."})), "NO_REPLY"
+        reply(call("read", {"path": "a29.txt"}), call("remember", {"text": "value_29 is in a29.txt."})), "NO_REPLY"
     )
-    with talk(folder, serving(make_fake, script)) as held:
+    with talk(folder, serving(make_fake, script)) as held:  # before that file was read anyway
         until_compacted(held)
-        assert "value_7 must never be lost" in str(script.flush_requests[1]["messages"][-1]["content"])
-        assert logs(folder).startswith("- value_7 is in a7.txt. <!-- nbagent turn=")
+        assert "value_29 must never be lost" in str(script.flush_requests[1]["messages"][-1]["content"])
+        assert logs(folder).startswith("- value_29 is in a29.txt. <!-- nbagent turn=")
 
 
 def test_the_log_keeps_every_line_it_had(make_fake: Make, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""nbagent: the default. Compact early, keep little whole, and let the machine's note carry what must not get lost.
+"""nbagent: the default. Compact when it pays, keep little whole; the machine's note carries what must not get lost.
 
 Sources: Claude Code (recent files shown again), OpenHands (minimum progress), createrole (hand-off note, verbatim
 appendix), Manus (oldest half first, pointers that bring back; off unless `prune_above` is lowered). The
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nbagent.context.economy import Outlook, carried_cost, usual_trigger
 from nbagent.context.moves import (
     Shown,
     cut_keeping,
@@ -20,15 +21,16 @@ from nbagent.context.moves import (
     shown_results,
     tokens_before,
 )
-from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation, in_window
+from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation
 from nbagent.core.entries import TurnEnd, TurnStart, UserMessage
 
 DEFAULT: Numbers = {
-    # Share of the window at which the conversation is compacted. Replay: on the long session 23 % costs 0.54 of what
-    # 90 % costs, 25 % 0.57, 20 % 0.53; at 20 % a third more is missed at use.
-    "threshold": 0.23,
-    # Share of the window that is kept whole, at most a fifth of the threshold (5 % at 25 %, 19 % at 95 %). Replay: a
-    # third costs 8 % more at 25 %, a sixth saves nothing; the newest step is kept whatever its size.
+    # Share of the window at which the conversation is compacted; 0: when it pays (`context/economy.py`). Replay: on
+    # the long session that costs 0.52 of what 90 % costs, at a sixth of the unreachable misses of a fixed 23 % (0.54).
+    "threshold": 0.0,
+    "latest": 0.85,  # share of the window at which it is compacted whether it pays or not
+    # Share of the window that is kept whole, at most an eighth of where it is compacted; the newest step is kept
+    # whatever its size. Replay: a fifth costs 5 % more, a tenth saves 2 % and misses a third more.
     "keep": 0.2,
     # Share of the window for what the machine collects. DECISIONS 27: above 5 % a list of words would do.
     "note": 0.05,
@@ -42,18 +44,27 @@ DEFAULT: Numbers = {
     "prune_least": 0.1,  # share of the window that has to come free, else the cache is not broken for it (DECISIONS 26)
     "protect_results": 8,  # the newest results stay whole (DECISIONS 26; 16 made little difference in the replay)
 }
-KEEP_OF_THRESHOLD = 0.2  # see "keep"
+# Of where it is compacted: the threshold, or when it pays the size then, up to a quarter of the window (what is kept
+# costs at every later call, however large the conversation was).
+LARGEST_SHARE = 0.25
+KEEP_OF_THRESHOLD = 0.12  # see "keep"
 NOTE_OF_THRESHOLD = 0.25  # a note does not fill what it made free; replay at 20 %: with 0.2 2.1 % of names are lost
 USERS_OF_THRESHOLD = 0.1  # the person's messages, word for word; in recorded sessions nearly all fit
 SHOWN_OF_THRESHOLD = 0.02  # each of up to five files and variables shown again; the recordings do not tell
 STEP_OF_WINDOW = 1 / 3  # of the newest step, at most: larger ones are replaced, and pointed to
-# What the last steps brought is likely written next (replay, the long session: a name shown there 36 %, an older one
-# 1 to 3 %), so a compaction that would replace a tenth of the threshold of it waits a little. Replay at 20 %: misses
-# fall from 2.4 % to 2.0 %.
+# What the last steps brought is likely written next (replay, the long session: a name shown in the last three 36 %, an
+# older one 1 to 3 %; a long file is worked on for about eight), so a compaction that would replace a tenth of the
+# threshold of it waits a little: where the person set a threshold, near it.
 FRESH_STEPS = 3
+FRESH_STEPS_UNSET = 8
 FRESH_OF_THRESHOLD = 0.1
-WAIT_UNTIL = 1.3  # of the threshold; 1.5 saves nothing more
+WAIT_UNTIL = 1.3  # of the threshold; 1.6 costs 2 % more and misses as much
+WAIT_COSTS = 2.0  # times the cost of a compaction, where there is no threshold
+LEAST_EXCESS = 1.3  # of what a compaction leaves: with less there is nothing to win
+MOST_NOTE_OF_CONTENT = 0.2  # of what is replaced: small conversations have little to list
 HANDOFF_TOKENS = 1_200  # of a model's note; the two recorded ones had 3.6 and 4.3 kB
+HANDOFF_OF_WINDOW = 1 / 40  # of it, at most
+USUAL_FIXED_TOKENS = 3_000  # system text and tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +80,51 @@ class NbagentPolicy:
             return self._compact(situation)
         if pruned := self._prune(situation):
             return pruned
-        if situation.share < self.numbers["threshold"]:
-            return ()
-        return self._compact(situation)
+        return self._compact(situation) if self._due(situation) else ()
+
+    def usual_share(self, window_tokens: int) -> float:
+        """Return the share of the window at which a conversation that grows as most do is compacted."""
+        if self.numbers["threshold"]:
+            return self.numbers["threshold"]
+        style = self._sized(LARGEST_SHARE, window_tokens)
+        kept = self._kept_share(LARGEST_SHARE) * window_tokens
+        after = kept + style.appendix_tokens + style.users_tokens / 2 + _handoff_tokens(window_tokens)
+        outlook = Outlook(after_tokens=after, written_tokens=_handoff_tokens(window_tokens))
+        return min(self.numbers["latest"], usual_trigger(USUAL_FIXED_TOKENS, outlook) / max(1, window_tokens))
+
+    # ------------------------------------------------------------ when
+
+    def _due(self, situation: Situation) -> bool:
+        """Tell whether the threshold is reached; without one, whether a compaction pays, or the window is full."""
+        if self.numbers["threshold"]:
+            return situation.share >= self.numbers["threshold"]
+        return situation.share >= self.numbers["latest"] or self._pays(situation, 1.0)
+
+    def _pays(self, situation: Situation, times: float) -> bool:
+        """Tell whether carrying what could go has cost `times` a compaction."""
+        body = situation.used_tokens - situation.fixed_tokens
+        written = _handoff_tokens(situation.window)
+        none = Outlook(after_tokens=0.0, written_tokens=written)
+        if carried_cost(situation, 0.0) < times * none.cost(situation.used_tokens):
+            return False  # the commonest case, without looking for a cut
+        after = self._after_tokens(situation)
+        outlook = Outlook(after_tokens=after, written_tokens=written)
+        paid = carried_cost(situation, after)
+        return body > LEAST_EXCESS * after and paid >= times * outlook.cost(situation.used_tokens)
+
+    def _after_tokens(self, situation: Situation) -> float:
+        """Return about what a compaction would leave, less the fixed part."""
+        first_kept = cut_keeping(situation, self._keep_tokens(situation))
+        style = self._style(situation)
+        kept = sum(situation.tokens) - tokens_before(situation, first_kept)
+        listed = min(style.appendix_tokens, MOST_NOTE_OF_CONTENT * (situation.used_tokens - situation.fixed_tokens))
+        asked = _asked_tokens(situation, first_kept, style.users_tokens)
+        return kept + listed + asked + _handoff_tokens(situation.window)
+
+    def _at_share(self, situation: Situation) -> float:
+        """Return the share of the window that sizes follow from: the threshold, else how full it is."""
+        full = LARGEST_SHARE if situation.moment.reason != "before_call" else situation.share
+        return self.numbers["threshold"] or min(LARGEST_SHARE, full)
 
     # ------------------------------------------------------------ clearing results
 
@@ -84,7 +137,7 @@ class NbagentPolicy:
         left = situation.used_tokens - freed
         if freed < self.numbers["prune_least"] * situation.window:
             return ()
-        if left >= self.numbers["threshold"] * situation.window:
+        if left >= (self.numbers["threshold"] or self.numbers["latest"]) * situation.window:
             return ()
         return prune(half, pointer, "the oldest half of the tool results was cleared")
 
@@ -106,30 +159,46 @@ class NbagentPolicy:
 
     def _too_fresh(self, situation: Situation, first_kept: str | None) -> bool:
         """Tell whether to wait a little: what was brought in the last steps would go before it could be used."""
-        if situation.moment.reason != "before_call" or situation.share >= WAIT_UNTIL * self.numbers["threshold"]:
+        if situation.moment.reason != "before_call" or self._waited_enough(situation):
             return False
-        fresh = _fresh_tokens(situation, first_kept)
-        return fresh > FRESH_OF_THRESHOLD * self.numbers["threshold"] * situation.window
+        steps = FRESH_STEPS if self.numbers["threshold"] else FRESH_STEPS_UNSET
+        fresh = _fresh_tokens(situation, first_kept, steps)
+        return fresh > FRESH_OF_THRESHOLD * self._at_share(situation) * situation.window
+
+    def _waited_enough(self, situation: Situation) -> bool:
+        if self.numbers["threshold"]:
+            return situation.share >= WAIT_UNTIL * self.numbers["threshold"]
+        return situation.share >= self.numbers["latest"] or self._pays(situation, WAIT_COSTS)
 
     def _keep_tokens(self, situation: Situation) -> int:
-        share = min(self.numbers["keep"], KEEP_OF_THRESHOLD * self.numbers["threshold"])
         step = min(_newest_step(situation), STEP_OF_WINDOW * situation.window)
-        return int(max(share * situation.window, step))
+        return int(max(self._kept_share(self._at_share(situation)) * situation.window, step))
+
+    def _kept_share(self, at_share: float) -> float:
+        return min(self.numbers["keep"], KEEP_OF_THRESHOLD * at_share)
 
     def _least_tokens(self, situation: Situation, first_kept: str | None) -> float:
         """Return what has to be replaced: the note's size and what must come free, at least half of what is over."""
         over = situation.used_tokens - situation.fixed_tokens - self._keep_tokens(situation)
         style = self._style(situation)
-        note = style.appendix_tokens + in_window(HANDOFF_TOKENS, situation.window)
+        note = style.appendix_tokens + _handoff_tokens(situation.window)
         asked = _asked_tokens(situation, first_kept, style.users_tokens)
         return note + asked + max(over / 2, self.numbers["compact_least"] * situation.window)
 
     def _style(self, situation: Situation) -> NoteStyle:
-        limit = self.numbers["threshold"] * situation.window
+        return self._sized(self._at_share(situation), situation.window)
+
+    def _sized(self, at_share: float, window_tokens: int) -> NoteStyle:
+        limit = at_share * window_tokens
         return NoteStyle(
             users_tokens=int(USERS_OF_THRESHOLD * limit), reattach_tokens=int(SHOWN_OF_THRESHOLD * limit),
-            appendix_tokens=int(min(self.numbers["note"] * situation.window, NOTE_OF_THRESHOLD * limit)),
+            appendix_tokens=int(min(self.numbers["note"] * window_tokens, NOTE_OF_THRESHOLD * limit)),
         )  # fmt: skip
+
+
+def _handoff_tokens(window_tokens: int) -> int:
+    """Return about how long the model's note will be."""
+    return int(min(HANDOFF_TOKENS, HANDOFF_OF_WINDOW * window_tokens))
 
 
 def _newest_step(situation: Situation) -> int:
@@ -142,14 +211,14 @@ def _newest_step(situation: Situation) -> int:
     return total
 
 
-def _fresh_tokens(situation: Situation, first_kept: str | None) -> int:
+def _fresh_tokens(situation: Situation, first_kept: str | None, last_steps: int) -> int:
     """Return how much of the last steps' results a compaction would replace."""
     kept = next((i for i, e in enumerate(situation.path) if e.id == first_kept), len(situation.path))
     replaced = {e.id for e in situation.path[:kept]}
     total = steps = 0
     for piece, tokens in zip(reversed(situation.view.pieces), reversed(situation.tokens), strict=True):
         steps += piece.role == "assistant"
-        if steps > FRESH_STEPS:
+        if steps > last_steps:
             break
         if piece.category == "tool results" and piece.entry_id in replaced:
             total += tokens
@@ -184,7 +253,7 @@ def _reason(situation: Situation) -> str:
 KIND = PolicyKind(
     name="nbagent", make=NbagentPolicy, default=DEFAULT,
     summary=(
-        "compacts at 23 %, keeps the newest 5 % whole and lists word for word what must not get lost, with pointers "
-        "to the rest"
+        "compacts as soon as that is cheaper than going on, keeps the newest part whole and lists word for word what "
+        "must not get lost, with pointers to the rest"
     ),
 )  # fmt: skip
