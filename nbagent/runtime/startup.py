@@ -110,10 +110,17 @@ def _read(path: Path, notes: list[Diagnostic], *, may_link: bool = True) -> str:
             raise OSError(0, "it is a link, and notes are not followed out of their folder")
         if not path.is_file():
             raise OSError(0, "not an ordinary file")
-        with path.open(encoding="utf-8-sig") as file:
-            return file.read(MAX_READ_CHARS)
-    except UnicodeDecodeError:
-        notes.append(Diagnostic(path=str(path), line=None, cause="is not UTF-8", remedy="save it as UTF-8"))
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            text = file.read(MAX_READ_CHARS)
+        if "\0" in text:
+            raise OSError(0, "it is binary")
+        broken = text.count("\ufffd")
+        if broken:
+            loaded = broken <= len(text) // 10
+            cause = f"is not UTF-8; {'what is broken is left out' if loaded else 'it is not loaded'}"
+            notes.append(Diagnostic(path=str(path), line=None, cause=cause, remedy="save it as UTF-8"))
+            return text if loaded else ""
+        return text
     except OSError as error:
         cause = f"cannot be read ({error.strerror})"
         notes.append(Diagnostic(path=str(path), line=None, cause=cause, remedy="check it"))

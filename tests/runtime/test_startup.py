@@ -152,3 +152,12 @@ def test_a_key_in_an_instruction_file_reaches_neither_provider_nor_disk(tmp_path
     for secret in ("sk-ant-abcdefghijklmnop1234", "tok3n-value-1234"):
         assert secret not in kept
         assert secret not in str(lab.requests[0].prefix.system)
+
+
+def test_of_a_file_that_is_not_utf8_the_rest_is_loaded_and_a_binary_one_is_not(tmp_path: Path) -> None:
+    (tmp_path / ".nbagent").mkdir()
+    (tmp_path / ".nbagent" / "MEMORY.md").write_bytes(b"- caf\xe9 is closed\n- the port is 8080\n")
+    (tmp_path / "AGENTS.md").write_bytes(bytes(range(256)) * 10)
+    files, notes = startup_files(tmp_path, tmp_path / "home")
+    assert [(f.name, f.text) for f in files] == [(".nbagent/MEMORY.md", "- caf\ufffd is closed\n- the port is 8080")]
+    assert [n.cause for n in notes] == ["cannot be read (it is binary)", "is not UTF-8; what is broken is left out"]
