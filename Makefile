@@ -59,7 +59,7 @@ test: setup
 	@c="$${NBAGENT_CHROMIUM:-$$(command -v chromium || command -v chromium-browser || true)}"; \
 	if [ ! -d tests/browser ]; then echo "Browser tests: not run, there are none."; \
 	elif [ -z "$$c" ]; then echo "Browser tests: NOT RUN, no Chromium was found (install it, or set NBAGENT_CHROMIUM)."; \
-	else export NBAGENT_CHROMIUM="$$c"; $(RUN) -m pytest tests/browser && echo "Browser tests: run with $$c."; fi
+	else export NBAGENT_CHROMIUM="$$c"; $(RUN) -m pytest -n $(JOBS) --dist loadfile tests/browser && echo "Browser tests: run with $$c."; fi
 
 check: setup
 	$(RUN) -m ruff check .

@@ -56,7 +56,8 @@ def take(message):
         comm.send({"kind": "snapshot", "version": 1, "seq": seq, "parts": played["parts"]})
     elif told["kind"] == "command":
         result = played["pages"][told["of"]] if told["name"] == "page" else played["results"].get(told["name"])
-        comm.send({"kind": "reply", "id": told["id"], "status": "ok", "line": f"did {told['name']}", "result": result})
+        line = "" if told["name"] in ("page", "cells") else f"did {told['name']}"  # as a kernel: a page says nothing
+        comm.send({"kind": "reply", "id": told["id"], "status": "ok", "line": line, "result": result})
 
 def delta(**parts):
     global seq

@@ -54,7 +54,8 @@ def test_a_kernel_that_dies_in_mid_turn_leaves_a_line_and_loses_no_turn(
     os.kill(pid, signal.SIGKILL)
     window.panel.get_by_text(NOT_LOADED).wait_for()
     until(lambda: status(notebook) == "idle")  # the server has started another
-    window.page.keyboard.press("Escape")  # a dialog may tell so
+    told = window.page.get_by_role("dialog").filter(has_text="It will restart automatically")
+    told.get_by_role("button", name="Ok").click()  # else it lies over what comes next
     notebook.run(0)
     turns(window).filter(has_text="First question").wait_for()
     turns(window).filter(has_text="Last words").wait_for()
