@@ -274,9 +274,9 @@ def _decoder(cls: type[Any]) -> Callable[[dict[str, Any]], Any]:
 
     def decode(raw: dict[str, Any]) -> Any:
         for name, value in raw.items():
-            if type(value) not in shapes.get(name, ()):
+            if name not in shapes or type(value) not in shapes[name]:
                 return None
-        if not raw.keys() >= required:
+        if not required <= raw.keys():
             return None
         for name, kinds in tuples:
             if name in raw:

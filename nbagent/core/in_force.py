@@ -25,12 +25,12 @@ from nbagent.core.entries import (
     UsageReported,
 )  # fmt: skip
 from nbagent.core.messages import (
+    THINKING,
     Block,
     is_blank,
     is_provider_note,
     is_signed_thinking,
     is_thinking,
-    is_tool_call,
     tool_calls,
 )  # fmt: skip
 
@@ -249,7 +249,9 @@ def speaks(body: AssistantMessage) -> bool:
 
 def summarises(body: Body) -> bool:
     """Tell whether an entry is a reply that holds a provider's own compaction."""
-    return isinstance(body, AssistantMessage) and any(map(is_provider_note, body.blocks))
+    if not isinstance(body, AssistantMessage) or "compaction" not in [b.get("type") for b in body.blocks]:
+        return False
+    return any(map(is_provider_note, body.blocks))
 
 
 def cleared_results(usage: UsageReported | None) -> int:
@@ -272,9 +274,8 @@ def _sendable(block: Block) -> Block | None:
     if kind == "text":
         return None if is_blank(block) else block
     if kind == "tool_use":
-        if not is_tool_call(block):
+        if not (block.get("id") and block.get("name")):
             return None
-        return block if isinstance(block.get("input"), Mapping) else {**block, "input": {}}
-    if is_thinking(block) and not is_signed_thinking(block):
-        return None
-    return block
+        given = block.get("input")
+        return block if type(given) is dict or isinstance(given, Mapping) else {**block, "input": {}}
+    return None if kind in THINKING and not is_signed_thinking(block) else block

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 JsonObject: TypeAlias = Mapping[str, Any]
 Block: TypeAlias = Mapping[str, Any]
@@ -64,9 +64,12 @@ def tool_result_block(call_id: str, content: Sequence[Block] | str, *, is_error:
     return block
 
 
+THINKING: Final = ("thinking", "redacted_thinking")
+
+
 def is_thinking(block: Block) -> bool:
     """Tell whether `block` is thinking, readable or redacted."""
-    return block.get("type") in ("thinking", "redacted_thinking")
+    return block.get("type") in THINKING
 
 
 def is_signed_thinking(block: Block) -> bool:

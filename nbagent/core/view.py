@@ -54,6 +54,7 @@ from nbagent.core.in_force import (
     whole_blocks,
 )  # fmt: skip
 from nbagent.core.messages import (
+    THINKING,
     Block,
     Message,
     Role,
@@ -61,7 +62,6 @@ from nbagent.core.messages import (
     canonical,
     is_blank,
     is_provider_note,
-    is_thinking,
     is_tool_call,
     text_block,
     tool_calls,
@@ -79,6 +79,7 @@ PRUNED_RESULT = "[old result cleared]"
 __all__ = ["OpenCall", "Piece", "View", "ViewFold", "build_view", "visible_results"]
 
 _MOVES = frozenset({Pruning, Compaction, Restore})
+_TELLING = frozenset({AssistantMessage, TurnStart})
 
 
 class ViewFold:
@@ -128,14 +129,19 @@ class ViewFold:
         self._view = None
         start = len(self._path)
         last = self._path[-1].id if self._path else None
+        kinds: set[type[Body]] = set()
+        telling: list[Body] = []  # the few that say whether the prefix moves
         for entry in added:
             if entry.parent != last:
                 raise BrokenPath(f"entry {entry.id!r} names the parent {entry.parent!r}; the one before it is {last!r}")
             last = entry.id
+            kind = type(entry.body)
+            kinds.add(kind)
+            if kind in _TELLING:
+                telling.append(entry.body)
         self._path.extend(added)
-        kinds = {type(e.body) for e in added}
-        summed_up = AssistantMessage in kinds and any(summarises(e.body) for e in added)
-        if summed_up or self._moves_prefix(kinds) or (TurnStart in kinds and self._voice_changes(added)):
+        summed_up = any(map(summarises, telling))
+        if summed_up or self._moves_prefix(kinds) or (TurnStart in kinds and self._voice_changes(telling)):
             self._refold()
             return
         for i, entry in enumerate(added, start):
@@ -152,9 +158,9 @@ class ViewFold:
     def _moves_prefix(self, kinds: set[type[Body]]) -> bool:
         return not kinds.isdisjoint(_MOVES) or (bool(self._moves.waiting) and AssistantMessage in kinds)
 
-    def _voice_changes(self, added: Sequence[Entry]) -> bool:
+    def _voice_changes(self, added: Sequence[Body]) -> bool:
         known = {self._voices.now} if self._voices.now else set()
-        known |= {voice_of(e.body) for e in added if isinstance(e.body, TurnStart)}
+        known |= {voice_of(body) for body in added if isinstance(body, TurnStart)}
         return len(known) > 1
 
     def _refold(self) -> None:
@@ -242,15 +248,16 @@ class ViewFold:
         self._close_open_calls(entry_id)
         self._steps += 1
         blocks = whole_blocks(body)
-        if summarises(body) and not self._moves.holds_summary(entry_id):
-            blocks = tuple(b for b in blocks if not is_provider_note(b))
-        spoken = tuple(b for b in blocks if not is_thinking(b))
+        noted = summarises(body)  # seldom: only then the blocks are looked through for notes
+        if noted and not self._moves.holds_summary(entry_id):
+            blocks = tuple([b for b in blocks if not is_provider_note(b)])
+        spoken = tuple([b for b in blocks if b.get("type") not in THINKING])
         if not spoken:
             return
-        calls = [b for b in body.blocks if is_tool_call(b)]
+        calls = [b for b in body.blocks if b.get("type") == "tool_use" and is_tool_call(b)]
         thinks = len(spoken) < len(blocks)
         self._cut = body.cut
-        if not all(map(is_provider_note, spoken)):  # a note alone may be taken back: it ends no loop
+        if not noted or not all(map(is_provider_note, spoken)):  # a note alone may be taken back: it ends no loop
             self._bound = entry_id if calls and thinks else None
         if self._role is None:
             self._piece(entry_id, "user", (text_block(NO_TEXT),), "messages")
@@ -262,7 +269,7 @@ class ViewFold:
             self._bound = None
             self._flat = {c.id: c for c in tool_calls(blocks)}
             blocks = tuple(b for b in blocks if b.get("type") in ("text", "compaction"))
-        if any(map(is_provider_note, blocks)):
+        if noted and any(map(is_provider_note, blocks)):
             self._unread = frozenset(p.entry_id for p in self._pieces)
         if blocks:
             self._piece(entry_id, "assistant", blocks, "messages")

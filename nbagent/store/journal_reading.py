@@ -22,6 +22,7 @@ from nbagent.core.entries import FORMAT_VERSION, Entry, body_from_dict
 from nbagent.core.errors import Diagnostic, JournalDamaged
 
 _loads = JSONDecoder().decode
+_raw_decode = JSONDecoder().raw_decode  # without a look at what stands around
 _UNREADABLE = (ValueError, RecursionError)
 _VERIFY = "'nbagent verify' lists every such line"
 
@@ -99,7 +100,11 @@ class _Scanner:
         number, line = 0, b"\n"
         for number, line in enumerate(lines, 1):
             try:
-                raw = _loads(line.decode())
+                text = line.decode()
+                raw, end = _raw_decode(text) if text.startswith("{") else ({}, 0)
+                plain = text[end:] == "\n"
+                if not plain:  # blanks around it, or more than one value, or no line break
+                    raw = _loads(text)
                 entry = entry_of(raw)
             except _UNREADABLE as error:
                 self._read_oddity(number, line, error)
@@ -110,7 +115,7 @@ class _Scanner:
                     or entry.id in hashes
                     or (entry.parent is not None and entry.parent not in hashes)
                     or self._pending is not None
-                    or line[-2:-1] == b"\r"
+                    or not plain
                 ):
                     self._accept(number, line, raw, entry)
                 else:
