@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from nbagent.notebook.registered import MAGICS
+from tests.runtime.lab import Lab, write_notebook
 
 HEAVY = {
     "anthropic",
@@ -60,8 +63,8 @@ LIGHT = {
     "nbagent.notebook", "nbagent.notebook.comms", "nbagent.notebook.extension", "nbagent.notebook.greeting",
     "nbagent.notebook.matcher", "nbagent.notebook.panel_door", "nbagent.notebook.registered", "nbagent.notebook.stopped",
     "nbagent.notebook.tracker", "nbagent.notebook.transform", "nbagent.notebook.words",
-    "nbagent.models", "nbagent.models.credentials", "nbagent.runtime", "nbagent.runtime.plain_start",
-    "nbagent.runtime.skill_glance",
+    "nbagent.models", "nbagent.models.credentials", "nbagent.runtime", "nbagent.runtime.kept_glance",
+    "nbagent.runtime.plain_start", "nbagent.runtime.skill_glance",
     "nbagent.store", "nbagent.store.settings_defaults",
 }  # fmt: skip
 
@@ -76,6 +79,17 @@ def modules_after(more: str, folder: Path) -> set[str]:
 def test_loading_the_extension_imports_what_registers_it_and_no_more(tmp_path: Path) -> None:
     ran = "shell.run_cell('x = 1'); shell.Completer.completions('x.re', 4); shell.run_line_magic('lsmagic', '')"
     assert modules_after(ran, tmp_path) == LIGHT
+
+
+def test_loading_beside_a_kept_conversation_imports_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(tmp_path)
+    write_notebook(tmp_path / "a.ipynb", "c1")
+    lab.open(["hello"], notebook="a.ipynb", name=None)
+    lab.send("c1", "hi")
+    lab.close()
+    monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / "a.ipynb"))
+    monkeypatch.setenv("NBAGENT_HOME", str(lab.home))
+    assert modules_after("", tmp_path) == LIGHT
 
 
 def test_loading_the_extension_brings_in_no_sdk() -> None:

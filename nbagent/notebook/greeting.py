@@ -17,16 +17,17 @@ NO_KEY = (
 
 
 def welcome(magics: AgentMagics) -> str:
-    """Return the line for the shell of `magics`; where nothing is set and nothing kept, nothing is imported for it."""
+    """Return the line for the shell of `magics`; where nothing is set, as a rule nothing is imported for it."""
     shell = magics.shell
     notebook = notebook_file(shell)
     folder = os.path.dirname(notebook) if notebook else os.getcwd()
-    start = None if magics.configured() else plain_start(folder, os.environ)
+    start = None if magics.configured() else plain_start(folder, os.environ, notebook)
     if start is None:
         from nbagent.notebook.commands import welcome as read_all
 
         return read_all(magics.agent_app)
-    line = facts_line(start.model, start.policy, start.window_tokens, session="new", turns=0, skills=start.skills)
+    facts = (start.model, start.policy, start.window_tokens)
+    line = facts_line(*facts, session=start.session, turns=start.turns, skills=start.skills)
     return line + key_line(shell, has_key=start.has_key)
 
 

@@ -8,13 +8,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nbagent.core.entries import Entry, TurnStart
-from nbagent.core.errors import JournalUnwritable, UsageProblem
+from nbagent.core.errors import Diagnostic, JournalUnwritable, UsageProblem
+from nbagent.core.tree import SessionTree
 
 FOLDER = ".nbagent"
 _NOT_COPIED = ("*.lock", "*.owner", "*.torn-*", "*.new", "session.json", "partial.json")
@@ -188,9 +189,11 @@ def _copy(source: Path, target: Path) -> bool:
     return True
 
 
-def remember(place: Place, cells: Iterable[str]) -> None:
+def remember(place: Place, cells: Iterable[str], *, turns: int | None = None) -> None:
     """Write `session.json`: whose session this is, and by which cells it is known again.
 
+    `turns` are those on the path, for who looks at it without opening it while the journal stays as long as it is now;
+    None where there is more to tell.
     The notebook's path is kept relative to its folder where it lies in it, so that the folder may be moved.
 
     Raises:
@@ -200,12 +203,13 @@ def remember(place: Place, cells: Iterable[str]) -> None:
     notebook = place.notebook
     if notebook is not None and notebook.is_relative_to(base):
         notebook = notebook.relative_to(base)
-    text = json.dumps(
-        {"name": place.name, "notebook": notebook.as_posix() if notebook else None, "cells": sorted(cells)},
-        ensure_ascii=False, indent=1,
-    )  # fmt: skip
+    known: dict[str, Any] = {"name": place.name, "notebook": notebook.as_posix() if notebook else None}
+    known["cells"] = sorted(cells)
     path = place.folder / "session.json"
     try:
+        if turns is not None:
+            known |= {"turns": turns, "journal_bytes": place.journal.stat().st_size}
+        text = json.dumps(known, ensure_ascii=False, indent=1)
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             return
         new = path.with_suffix(".json.new")
@@ -215,6 +219,12 @@ def remember(place: Place, cells: Iterable[str]) -> None:
         raise JournalUnwritable(
             f"{str(path)!r} cannot be written ({error.strerror}); check the folder's permissions and the disk"
         ) from error
+
+
+def turns_to_tell(tree: SessionTree, diagnostics: Sequence[Diagnostic]) -> int | None:
+    """Return how many turns a notebook that is loaded is told of; None where there is more to tell."""
+    nodes = tree.turns_on_path()
+    return None if diagnostics or (nodes and nodes[-1].end is None) else len(nodes)
 
 
 def cells_of(entries: Iterable[Entry]) -> set[str]:

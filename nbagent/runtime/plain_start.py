@@ -1,4 +1,4 @@
-"""What `%load_ext` says of a notebook that starts from nothing, without importing what reads settings and sessions.
+"""What `%load_ext` says where nothing is set, without importing what reads settings and opens sessions.
 
 Whatever is doubtful is not plain: the full reading follows then.
 """
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from nbagent.models.credentials import has_credentials
+from nbagent.runtime.kept_glance import kept_at_a_glance
 from nbagent.runtime.skill_glance import skills_at_a_glance
 from nbagent.store.settings_defaults import (
     FOREIGN,
@@ -26,29 +27,34 @@ from nbagent.store.settings_defaults import (
 
 
 class PlainStart(NamedTuple):
-    """The defaults, whether the default model could be called, and how many skills there seem to be."""
+    """The defaults, whether the default model could be called, how many skills there seem to be, and what is kept."""
 
     model: str
     policy: str
     window_tokens: int
     has_key: bool
     skills: int
+    session: str
+    turns: int
 
 
-def plain_start(folder: str, environ: Mapping[str, str]) -> PlainStart | None:
-    """Return what holds in `folder` (a whole path) where nothing is set and no conversation kept, else None."""
+def plain_start(folder: str, environ: Mapping[str, str], notebook: str | None = None) -> PlainStart | None:
+    """Return what holds for `notebook` in `folder` (whole paths) where nothing is set, else None.
+
+    None also where its conversation has to be opened to tell of it.
+    """
     home = os.path.expanduser((environ.get(f"{PREFIX}HOME") or "").strip() or HOME)
     plain = (
         all(_is_harmless(name, value.strip()) for name, value in environ.items())
         and os.path.isabs(home)
         and not os.path.lexists(os.path.join(home, "settings.toml"))
-        and not os.path.lexists(os.path.join(folder, ".nbagent", "sessions"))
         and not _is_project(folder)
     )
-    if not plain:
+    kept = kept_at_a_glance(folder, notebook) if plain else None
+    if kept is None:
         return None
     names = skills_at_a_glance(folder, home, environ, trusted=_is_trusted(folder, home))
-    return PlainStart(MODEL, POLICY, WINDOW_TOKENS, has_credentials(environ), len(names))
+    return PlainStart(MODEL, POLICY, WINDOW_TOKENS, has_credentials(environ), len(names), *kept)
 
 
 def _is_trusted(folder: str, home: str) -> bool:

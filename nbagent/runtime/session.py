@@ -21,7 +21,7 @@ from nbagent.runtime.clock import Clock, SystemClock
 from nbagent.runtime.closing import close_models
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
-from nbagent.runtime.places import Place, came_along, cells_of, find_place, remember
+from nbagent.runtime.places import Place, came_along, cells_of, find_place, remember, turns_to_tell
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts, with_limits
 from nbagent.runtime.prompting import asked
 from nbagent.runtime.replay import recorded_clock, replay_resume, replay_turn, reuse_turn
@@ -91,7 +91,7 @@ class Session:
         writer.recover_partial()
         faults = (*journal.diagnostics, *runner.rules().faults(runner.tools))
         opened = Opened(how=place.how, origin=place.origin, turns=len(tree.turns_on_path()), diagnostics=faults)
-        remember(place, cells_of(tree))
+        remember(place, cells_of(tree), turns=turns_to_tell(tree, faults))
         return cls(place=place, runner=runner, opened=opened, environ=environ, journal=journal)
 
     @classmethod
@@ -233,7 +233,7 @@ class Session:
     def _after(self, done: FinishedTurn, earlier: TurnNode | None) -> FinishedTurn:
         self._previous = earlier or self.tree.turn(done.output.turn)
         if self._journal is not None:
-            remember(self.place, cells_of(self.tree))
+            remember(self.place, cells_of(self.tree), turns=turns_to_tell(self.tree, self.opened.diagnostics))
         return done
 
     def live_source(self) -> str:

@@ -81,7 +81,8 @@ def test_variables_that_set_something_or_are_wrong_are_not(
     ],
 )
 def test_files_that_the_full_reading_would_tell_of_are_not(folder: Path, tmp_path: Path, path: str, text: str) -> None:
-    assert plain_start(str(folder), environ(tmp_path)) is not None
+    notebook = str(folder / "n.ipynb")
+    assert plain_start(str(folder), environ(tmp_path), notebook) is not None
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text(text)
-    assert plain_start(str(folder), environ(tmp_path)) is None
+    assert plain_start(str(folder), environ(tmp_path), notebook) is None
