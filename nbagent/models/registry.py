@@ -8,10 +8,9 @@ from pathlib import Path
 
 from nbagent.core.errors import UsageProblem
 from nbagent.models.catalog import PLATFORM_PREFIXES, ModelFacts, lookup
+from nbagent.models.credentials import SCRIPTED
 from nbagent.models.endpoint_facts import unknown_model
 from nbagent.models.model import Model
-
-SCRIPTED = "scripted:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

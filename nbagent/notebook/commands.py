@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +29,7 @@ from nbagent.runtime.doors import Settings, kept_sessions, load_cassette
 from nbagent.runtime.places import cell_ids, known_sessions
 from nbagent.runtime.recording import Recorder
 from nbagent.runtime.session import Session
-from nbagent.runtime.skill_glance import skills_at_a_glance
+from nbagent.runtime.set_start import names_of_skills
 from nbagent.runtime.turn_facts import TurnFacts, calls_of, code_run, turn_facts
 
 
@@ -83,11 +82,7 @@ def welcome(agent: NotebookAgent) -> str:
 
 def names_at_a_glance(agent: NotebookAgent, settings: Settings) -> frozenset[str]:
     """Return the names of the skills there seem to be, without reading one."""
-    own = settings.skills
-    off = [name for name, entry in own.entries.items() if entry.get("enabled") is False]
-    return skills_at_a_glance(
-        str(agent.folder()), settings.home, os.environ, trusted=settings.trusted, extra=own.extra_dirs, off=off
-    )
+    return names_of_skills(str(agent.folder()), settings)
 
 
 def _is_known(agent: NotebookAgent, settings: Settings) -> bool:

@@ -21,7 +21,12 @@ def welcome(magics: AgentMagics) -> str:
     shell = magics.shell
     notebook = notebook_file(shell)
     folder = os.path.dirname(notebook) if notebook else os.getcwd()
-    start = None if magics.configured() else plain_start(folder, os.environ, notebook)
+    configured = magics.configured()
+    start = None if configured else plain_start(folder, os.environ, notebook)
+    if start is None:
+        from nbagent.runtime.set_start import set_start
+
+        start = set_start(folder, os.environ, notebook, configured)
     if start is None:
         from nbagent.notebook.commands import welcome as read_all
 

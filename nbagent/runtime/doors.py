@@ -13,8 +13,7 @@ from nbagent.core.entries import TurnStart, UsageReported
 from nbagent.core.messages import Request
 from nbagent.models.anthropic_body import request_bytes
 from nbagent.models.cassette import load as load_cassette
-from nbagent.models.credentials import has_credentials
-from nbagent.models.registry import SCRIPTED
+from nbagent.models.credentials import SCRIPTED, has_credentials
 from nbagent.runtime.clock import minute_text_of
 from nbagent.runtime.places import known_sessions
 from nbagent.store.journal_reading import read_journal

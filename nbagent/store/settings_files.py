@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from nbagent.core.errors import Diagnostic, SettingsError, one_line
-from nbagent.store.secrets import scrub
 from nbagent.store.settings_defaults import FOREIGN, NOT_SETTINGS, PREFIX
 from nbagent.store.settings_keys import KEYS, SECTIONS, Key, nearest
 
@@ -200,6 +199,8 @@ def _from_text(key: Key, text: str, where: str) -> Found:
 
 
 def _wrong(key: Key, value: Any, where: str) -> SettingsError:
+    from nbagent.store.secrets import scrub
+
     shown = scrub(repr(value))
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     return SettingsError(f"{where}: {key.name} = {shown} is not possible; give {key.expected}")

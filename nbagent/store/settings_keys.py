@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -177,6 +176,8 @@ def nearest(name: str) -> str:
     >>> nearest("limits.max_step"), nearest("max_steps"), nearest("extra-dirs")
     ('limits.max_steps', 'limits.max_steps', 'skills.extra_dirs')
     """
+    import difflib  # only for what is misspelt
+
     folded = name.lower().replace("-", "_")
     same_letters = [key for key in KEYS if sorted(key) == sorted(folded)]
     whole = same_letters or difflib.get_close_matches(folded, KEYS, n=1, cutoff=0.75)
