@@ -1,7 +1,7 @@
 """Connections: posts bodies to one service over aiohttp and gives replies as they stream; for one event loop.
 
 What is sent is given whole: URL, headers, body. Nothing is read from the environment, no redirect is followed, no
-cookie is kept. A request that met a connection which died while it was idle goes out once more on another.
+cookie is kept. A request that met a connection which had rested, and died, goes out once more on another.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from yarl import URL
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
 IDLE_S = 30.0  # an idle connection is kept so long: a tool's run, as a rule
+RESTED_S = 1.0  # one that rested for less did not die of it: what broke it may have been the request
 EXIT_S = 1.0  # how long the end of the process waits for connections to be closed
 FIELD_BYTES = 1 << 16  # a line of the answer's head; the library's own limit is lower than that of others
 # The Anthropic SDK's own: a reply that thinks for minutes keeps its connection behind a router that forgets.
@@ -42,6 +43,7 @@ class Connections:
         self._make_ssl = make_ssl
         self._session: aiohttp.ClientSession | None = None
         self._opened = 0
+        self._rests_since = 0.0
         self._open_replies: weakref.WeakSet[Reply] = weakref.WeakSet()
         self._at_exit: Callable[[], None] | None = None
 
@@ -53,22 +55,24 @@ class Connections:
         """
         # Neither the library nor the system bounds how long a body may take to be taken.
         async with asyncio.timeout(self._connect_s + 2 * self._read_s):
-            for _ in range(2):
-                opened = self._opened
-                try:
-                    return await self._post(url, headers, body)
-                except aiohttp.ClientConnectionError as error:
-                    if self._opened != opened or isinstance(error, TimeoutError):
-                        raise
-        raise AssertionError("unreachable: a connection has been opened")
+            opened, rested_s = self._opened, asyncio.get_running_loop().time() - self._rests_since
+            try:
+                return await self._post(url, headers, body)
+            except aiohttp.ClientConnectionError as error:
+                if self._opened != opened or rested_s < RESTED_S or isinstance(error, TimeoutError):
+                    raise
+            return await self._post(url, headers, body)
 
     async def _post(self, url: str, headers: Headers, body: bytes) -> Reply:
         answer = await self._opened_session(url).post(
             URL(url, encoded=True), headers=headers, data=_Body(body), allow_redirects=False
         )
-        reply = Reply(answer)
+        reply = Reply(answer, self._rests)
         self._open_replies.add(reply)
         return reply
+
+    def _rests(self) -> None:
+        self._rests_since = asyncio.get_running_loop().time()
 
     def _opened_session(self, url: str) -> aiohttp.ClientSession:
         if self._session is None:
@@ -128,8 +132,8 @@ def _end(opened: weakref.ref[Connections], loop: asyncio.AbstractEventLoop) -> N
 class Reply:
     """A reply whose head has come. One that is closed before its end takes its connection with it."""
 
-    def __init__(self, answer: aiohttp.ClientResponse) -> None:
-        self._answer = answer
+    def __init__(self, answer: aiohttp.ClientResponse, on_close: Callable[[], None]) -> None:
+        self._answer, self._on_close = answer, on_close
         self.closed = False
         self.status_code = answer.status
         self.headers: Mapping[str, str] = answer.headers
@@ -155,6 +159,7 @@ class Reply:
     async def aclose(self) -> None:
         """Let go of the connection."""
         self.closed = True
+        self._on_close()
         whole = self._answer.content.at_eof()
         self._answer.close()
         if not whole:

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from nbagent.core.errors import ModelFailed
+from nbagent.models import connections
 from nbagent.models.anthropic_sending import Sender
 from nbagent.models.connections import Connections
 from tests.fakes import replies
@@ -136,14 +137,23 @@ def test_a_body_of_any_size_arrives_whole_on_one_connection(size: int) -> None:
     assert connections == 2  # the SDK's own, and the lighter one
 
 
-def test_a_connection_that_died_while_it_was_idle_is_replaced_unseen() -> None:
+@pytest.mark.parametrize("rested", [True, False])
+def test_a_connection_that_died_while_it_rested_is_replaced_unseen(
+    monkeypatch: pytest.MonkeyPatch, rested: bool
+) -> None:
+    monkeypatch.setattr(connections, "RESTED_S", 0.0 if rested else 3600.0)
+
     async def use(url: str, server: Server) -> Any:
-        return await send(url, [b'{"a":1}', b'{"a":2}', b'{"a":3}']), server.bodies
+        if rested:
+            return await send(url, [b'{"a":1}', b'{"a":2}', b'{"a":3}']), server.bodies
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await send(url, [b'{"a":1}', b'{"a":2}', b'{"a":3}'])
+        return [":ok\n"] * 3, server.bodies
 
     # The connection of request 2 takes request 3 and closes without a byte.
     told, bodies = run([EVENTS, EVENTS, b"!", EVENTS], use)
     assert told == [":ok\n"] * 3
-    assert bodies == [b'{"a":1}', b'{"a":2}', b'{"a":3}', b'{"a":3}']
+    assert bodies == [b'{"a":1}', b'{"a":2}', b'{"a":3}', *([b'{"a":3}'] if rested else [])]
 
 
 def test_a_fresh_connection_that_dies_is_a_failure_and_not_tried_again_unseen() -> None:
