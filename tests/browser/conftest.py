@@ -85,12 +85,16 @@ def window(shared: Window, service: Service) -> Iterator[Window]:
     """The shared window; what a test leaves open is closed."""
     service.replies.clear()
     yield shared
+    left = shared.page.locator(".jp-Dialog").all_inner_texts()
+    for _ in left:  # each would lie over the next test
+        shared.page.keyboard.press("Escape")
     for path in shared.page.evaluate("() => Object.keys(window.books ?? {})"):
         shared.page.evaluate(
             """async (path) => { const w = books[path]; delete books[path];
                await w.sessionContext.shutdown(); w.context.model.dirty = false; w.dispose(); }""",
             path,
         )
+    assert left == [], "a dialog was left open"
 
 
 @pytest.fixture

@@ -248,10 +248,15 @@ def test_where_the_server_shows_hidden_files_a_hit_in_one_opens_at_its_line(wind
     def answer(route: Any) -> None:
         file = {
             "name": name, "path": f"{place}/{hit['relative']}", "type": "file", "format": "text", "mimetype": "text/markdown",
-            "content": "line\n" * 9 if "content=0" not in route.request.url else None, "writable": True,
+            "content": "line\n" * 9 if "content=0" not in route.request.url else None, "writable": False,
             "created": "2026-01-01T00:00:00Z", "last_modified": "2026-01-01T00:00:00Z", "size": 45,
         }  # fmt: skip
-        route.fulfill(json=[] if "/checkpoints" in route.request.url else file)
+        if "/checkpoints" not in route.request.url:
+            route.fulfill(json=file)
+        elif route.request.method == "POST":
+            route.fulfill(status=201, json={"id": "checkpoint", "last_modified": file["last_modified"]})
+        else:
+            route.fulfill(json=[])
 
     played(window, place)
     window.page.route(f"**/api/contents/{place}/.nbagent/**", answer)
