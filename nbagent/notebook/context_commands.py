@@ -22,6 +22,7 @@ from nbagent.notebook.stopped import TurnStopped
 from nbagent.runtime.compacting import (
     WAITS,
     compact,
+    loss_in_force,
     note_in_force,
     provider_lines,
     replace_note,
@@ -276,6 +277,12 @@ def _undo(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     )
 
 
+def _loss(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompactionReport:
+    """What the compaction in force, also the provider's own, left of what it replaced: the list of what is lost."""
+    no_words(words, "%context loss")
+    return compaction_report(loss_in_force(agent.session()), dry_run=False)
+
+
 def _note(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """Show the hand-off note in force; --edit offers it as a cell to change."""
     if rest := [w for w in words if w != "--edit"]:
@@ -354,5 +361,5 @@ def _help(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
 
 CONTEXT_COMMANDS: Mapping[str, Callable[[NotebookAgent, Words, Ask | None], Any]] = {
     "help": _help, "show": _show, "policy": _policy, "set": _set, "compact": _compact, "undo": _undo, "note": _note,
-    "pin": _pin, "unpin": _unpin, "compare": _compare, "rot": _rot,
+    "loss": _loss, "pin": _pin, "unpin": _unpin, "compare": _compare, "rot": _rot,
 }  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nbagent.context.engine import no_flush
+from nbagent.context.loss import loss_report
 from nbagent.context.rot import RotFinding
 from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pin, Pruning, Restore, TurnStart
 from nbagent.core.errors import UsageProblem
@@ -23,6 +24,7 @@ from nbagent.runtime.turns import TurnRunner
 from nbagent.runtime.writer import NoLog, SessionWriter
 
 MOST_PIN_CHARS = 4_000
+PROVIDER: Final = "(the provider's own)"  # in the place of a policy's name
 WAITS: Final = (
     "waits until the agent has answered without calling a tool, since the thinking of the open tool loop is bound to "
     "what stands before it"
@@ -96,13 +98,36 @@ def undo(session: Session) -> Undone:
     return Undone(compaction=found, waits=bool(_waiting(session.tree.path())))
 
 
+def loss_in_force(session: Session) -> CompactionResult:
+    """Return what the compaction in force, ours or the provider's, did to what it replaced; nothing is changed.
+
+    Raises:
+        UsageProblem: there is none.
+    """
+    runner, path = session.runner, session.tree.path()
+    found = last_compaction(path)
+    start = _start(session)
+    engine = runner.engine(measured_for(session, start), replace(start, policy=runner.settings.policy))
+    before, after = ViewFold(_without(path, found.id)).view(), ViewFold(path).view()
+    sizes = engine.predict(before), engine.predict(after)
+    ours = found.body if isinstance(found.body, Compaction) else None
+    return CompactionResult(
+        applied=True, reason=ours.reason if ours else "the provider compacted", before_tokens=sizes[0],
+        after_tokens=sizes[1], handoff=note_in_force(session), note=ours.note if ours else note_in_force(session),
+        policy=str(ours.details.get("policy", "")) if ours else PROVIDER, loss=loss_report(path, before, after),
+    )  # fmt: skip
+
+
 def provider_lines(session: Session) -> tuple[str, ...]:
     """Return a line for what the provider itself keeps out of the model's sight now; empty as a rule."""
     view = ViewFold(session.tree.path()).view()
     lines = []
     if view.unread:
         count = len(view.unread)
-        lines.append(f"{count} entries stand behind the provider's own compaction; `%context undo` takes it back")
+        lines.append(
+            f"{count} entries stand behind the provider's own compaction; `%context loss` says what became of them, "
+            "`%context undo` takes it back"
+        )
     if view.cleared:
         lines.append(f"{len(view.cleared)} old results were left out of the last request; `recall` finds them")
     return tuple(lines)

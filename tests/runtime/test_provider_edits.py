@@ -11,10 +11,11 @@ import pytest
 from nbagent.context.anchor_index import AnchorIndex
 from nbagent.context.sight import Sight
 from nbagent.core.entries import AssistantMessage, Compaction, Pruning, Restore, UsageReported, UserMessage
+from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import is_provider_note
 from nbagent.core.view import build_view
 from nbagent.models.cassette import Cassette, recorded_turns
-from nbagent.runtime.compacting import compact, note_in_force, provider_lines, replace_note, undo
+from nbagent.runtime.compacting import compact, loss_in_force, note_in_force, provider_lines, replace_note, undo
 from nbagent.runtime.comparing import compare_session
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply, thinking
 from tests.fakes.ways import both_ways  # noqa: F401
@@ -121,6 +122,31 @@ def test_what_the_provider_compacted_counts_as_out_of_sight(make_fake: Make, fol
         assert sight.holds(("ident", "value_3"), len(index))
         assert not sight.holds(("path", "/data/x1.csv"), len(index))
         assert index.occurrences(("path", "/data/x1.csv"), len(index))
+
+
+@pytest.mark.prefix_moves(reason="a compaction by hand is part of it")
+def test_the_loss_report_tells_what_the_providers_note_left_out(make_fake: Make, folder: Path) -> None:
+    """The provider's compaction is judged as ours is: by what its block says against what it replaced."""
+    fake = fake_of(make_fake)
+    with talk(folder, fake, "compact", 200_000, options={"threshold": 0.25}) as session:
+        with pytest.raises(UsageProblem, match="there is no compaction"):
+            loss_in_force(session.session)
+        until_compacted(session)
+        entries = len(session.path)
+        report = loss_in_force(session.session)
+        assert report.loss is not None
+        told = {a.text for a in report.loss.verbatim}
+        gone = {a.text for a in (*report.loss.lost, *report.loss.reachable)}
+        assert "value_3" in told
+        assert "/data/x1.csv" in gone - told
+        assert (report.handoff, report.applied) == (NOTE, True)
+        assert report.before_tokens > 2 * report.after_tokens
+        assert len(session.path) == entries, "nothing was written"
+        assert "`%context loss`" in provider_lines(session.session)[0]
+        assert session.run(compact(session.session, session.ports)).applied
+        ours = loss_in_force(session.session)
+        assert ours.policy == "nbagent"
+        assert "our own note" in ours.handoff
 
 
 def test_the_edited_note_of_the_provider_is_refused_with_what_to_do(make_fake: Make, folder: Path) -> None:
