@@ -155,6 +155,18 @@ def compacted(entries: list[Entry], move: Compact) -> Compaction:
     return Compaction(first_kept=move.first_kept, note=note)
 
 
+def test_a_long_result_is_waited_for_longer_but_never_until_the_window_is_full() -> None:
+    """A file that was read whole is written from for some steps."""
+    old = [b for i in range(6) for b in step(i, "old row " * 200)]
+    used = [b for i in range(20, 25) for b in step(i, "ok")]
+    entries = path(start(), user("read"), *old, *step(7, "row of the file " * 1_600), *used)
+    share = situation(entries).share
+    assert plan(entries, threshold=share / 1.1) == ()
+    assert plan(entries, threshold=share / 1.1, latest=share) != ()
+    short = path(start(), user("read"), *old, *step(7, "row of the file " * 1_100), *step(8, "so " * 1_000), *used)
+    assert plan(short, threshold=situation(short).share / 1.1) != ()
+
+
 def test_what_the_last_steps_brought_is_waited_for_a_little() -> None:
     """It is likely written next; replaced, it would have to be fetched again."""
     old = [b for i in range(11) for b in step(i, "old row " * 200)]

@@ -6,6 +6,7 @@ Numbers in the docstrings are cases: agents.md, openclaw.md, claude.md and peers
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,23 @@ def test_three_failures_are_told_once_and_a_compaction_by_hand_still_runs(make_f
         assert sum("Compaction changed nothing: the note is empty" in e.text for e in session.seen(Notice)) == 3
         script.note = NOTE
         assert session.run(compact(session.session, session.ports)).applied
+
+
+@pytest.mark.prefix_moves(reason="a compaction is what is tested")
+def test_what_was_measured_before_a_compaction_triggers_no_other(make_fake: Make, folder: Path) -> None:
+    """agents 55: the only usage there is tells of a conversation that is gone."""
+    fake = make_fake()
+    fake._answer_of = Script(each=6)
+    with talk(folder, fake, "pi", window=30_000) as session:
+        session.send("Part 0")
+        measured = session.session.occupancy().used_tokens
+        assert session.run(compact(session.session, session.ports)).applied
+        left = session.session.occupancy().used_tokens
+        assert left < 0.7 * measured
+        session.session.reconfigure(replace(session.session.settings, threshold=0.9 * measured / 30_000))
+        fake._answer_of = Script(each=1)
+        session.send("Part 1")
+        assert len(session.bodies(Compaction)) == 1
 
 
 def test_a_compaction_without_the_models_note_says_so(make_fake: Make, folder: Path) -> None:

@@ -30,7 +30,7 @@ DEFAULT: Numbers = {
     "threshold": 0.0,
     "latest": 0.85,  # share of the window at which it is compacted whether it pays or not
     # Share of the window that is kept whole, at most an eighth of where it is compacted; the newest step is kept
-    # whatever its size. Replay: a fifth costs 5 % more, a tenth saves 2 % and misses a third more.
+    # whatever its size. Replay: a fifth costs 5 % more, a tenth saves 2 % and misses 7 names instead of 5.
     "keep": 0.2,
     # Share of the window for what the machine collects. DECISIONS 27: above 5 % a list of words would do.
     "note": 0.05,
@@ -54,9 +54,10 @@ SHOWN_OF_THRESHOLD = 0.02  # each of up to five files and variables shown again;
 STEP_OF_WINDOW = 1 / 3  # of the newest step, at most: larger ones are replaced, and pointed to
 # What the last steps brought is likely written next (replay, the long session: a name shown in the last three 36 %, an
 # older one 1 to 3 %; a long file is worked on for about eight), so a compaction that would replace a tenth of the
-# threshold of it waits a little: where the person set a threshold, near it.
+# threshold of it waits a little: where the person set a threshold, for three steps' results and for long ones.
 FRESH_STEPS = 3
-FRESH_STEPS_UNSET = 8
+FRESH_STEPS_LONG = 8
+LONG_TOKENS = 5_000
 FRESH_OF_THRESHOLD = 0.1
 WAIT_UNTIL = 1.3  # of the threshold; 1.6 costs 2 % more and misses as much
 WAIT_COSTS = 2.0  # times the cost of a compaction, where there is no threshold
@@ -161,13 +162,13 @@ class NbagentPolicy:
         """Tell whether to wait a little: what was brought in the last steps would go before it could be used."""
         if situation.moment.reason != "before_call" or self._waited_enough(situation):
             return False
-        steps = FRESH_STEPS if self.numbers["threshold"] else FRESH_STEPS_UNSET
-        fresh = _fresh_tokens(situation, first_kept, steps)
+        fresh = _fresh_tokens(situation, first_kept, LONG_TOKENS if self.numbers["threshold"] else 0)
         return fresh > FRESH_OF_THRESHOLD * self._at_share(situation) * situation.window
 
     def _waited_enough(self, situation: Situation) -> bool:
         if self.numbers["threshold"]:
-            return situation.share >= WAIT_UNTIL * self.numbers["threshold"]
+            until = min(WAIT_UNTIL * self.numbers["threshold"], self.numbers["latest"])
+            return situation.share >= until
         return situation.share >= self.numbers["latest"] or self._pays(situation, WAIT_COSTS)
 
     def _keep_tokens(self, situation: Situation) -> int:
@@ -211,16 +212,17 @@ def _newest_step(situation: Situation) -> int:
     return total
 
 
-def _fresh_tokens(situation: Situation, first_kept: str | None, last_steps: int) -> int:
-    """Return how much of the last steps' results a compaction would replace."""
+def _fresh_tokens(situation: Situation, first_kept: str | None, long_tokens: int) -> int:
+    """Return how much of the last steps' results a compaction would replace; of older ones those that are long."""
     kept = next((i for i, e in enumerate(situation.path) if e.id == first_kept), len(situation.path))
     replaced = {e.id for e in situation.path[:kept]}
     total = steps = 0
     for piece, tokens in zip(reversed(situation.view.pieces), reversed(situation.tokens), strict=True):
         steps += piece.role == "assistant"
-        if steps > last_steps:
+        if steps > FRESH_STEPS_LONG:
             break
-        if piece.category == "tool results" and piece.entry_id in replaced:
+        counts = steps <= FRESH_STEPS or tokens >= long_tokens
+        if counts and piece.category == "tool results" and piece.entry_id in replaced:
             total += tokens
     return total
 
