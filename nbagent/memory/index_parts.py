@@ -11,7 +11,7 @@ from nbagent.memory.pieces import Chunking, Piece, sections
 from nbagent.memory.words import index_text
 
 APPLICATION_ID: Final = 0x6E62616D  # "nbam"
-SCHEMA_VERSION: Final = 1  # raise it whenever tables, pieces or words change: the file is then made anew
+SCHEMA_VERSION: Final = 2  # raise it whenever tables, pieces or words change: the file is then made anew
 BUSY_TIMEOUT_MS: Final = 1_000  # OpenClaw waits 5 s; here a search then reads the notes
 CACHED_SHARE: Final = 3  # vectors kept for each piece there is, before those without a piece are dropped
 

@@ -7,6 +7,7 @@ the search answers with what is left: keywords, the notes themselves, or the ind
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from nbagent.memory.hits import Excerpt, Hit, Hits, SessionSource, Status
 from nbagent.memory.index_parts import Loaded
 from nbagent.memory.library import Library
 from nbagent.memory.notes import (
+    MAX_NOTE_BYTES,
     PERSON_PREFIX,
     PROJECT_PREFIX,
     NoteFile,
@@ -36,11 +38,13 @@ from nbagent.memory.recall import Recipe, find_preset
 from nbagent.memory.sessions import PREFIX as SESSION_PREFIX
 from nbagent.memory.sessions import session_files, session_loader
 from nbagent.memory.startup import StartupPart, cut_log, cut_note, startup_names
+from nbagent.memory.withheld import names_password
 
 GET_LINES: Final = 120  # OpenClaw's memory_get
 GET_CHARS: Final = 12_000
 MAX_FACT_CHARS: Final = 4_000
 TAKEN_OUT: Final = "[secret:"  # what the journal leaves of a secret in a call: the fact held one
+_PLACE: Final = re.compile(r"(.+\.md|sessions/.+):(\d{1,9})(?:-(\d{1,9}))?", re.IGNORECASE)
 INDEX_NAME: Final = "index.sqlite"
 SESSIONS_NAME: Final = "sessions.sqlite"
 
@@ -144,9 +148,14 @@ class Memory:
     def get(self, path: str, from_line: int = 1, lines: int = GET_LINES) -> Excerpt:
         """Return lines of a note exactly as they stand, at most 12,000 characters; `next_line` says where to go on.
 
+        `path` may be a place as hits show it, "PATH:2" or "PATH:2-4". A longer line is cut, with a word that it is.
+
         Raises:
             UserError: no such note, outside of the notes, not readable, or a line beyond its end.
         """
+        if place := _PLACE.fullmatch(path):
+            path, from_line = place[1], int(place[2]) if from_line == 1 else from_line
+            lines = lines if place[3] is None else max(1, int(place[3]) - from_line + 1)
         all_lines = lines_of(self._said(path) if path.startswith(SESSION_PREFIX) else self._noted(path))
         first = max(1, from_line)
         if first > len(all_lines):
@@ -158,7 +167,8 @@ class Memory:
         for line in all_lines[first - 1 : first - 1 + max(1, lines)]:
             if kept and len(line) + 1 > room:
                 break
-            kept.append(line[:GET_CHARS])
+            cut = f" [… {len(line):,} characters, cut here]" if len(line) > GET_CHARS else ""
+            kept.append(line[:GET_CHARS] + cut)
             room -= len(line) + 1
         after = first + len(kept)
         return Excerpt(
@@ -168,7 +178,10 @@ class Memory:
 
     def _noted(self, path: str) -> str:
         try:
-            found = read_note(self._located(path))
+            where = self._located(path)
+            if (size := where.stat().st_size) > MAX_NOTE_BYTES:
+                raise UserError(f"note {path!r} has {size >> 20} MiB, more than {MAX_NOTE_BYTES >> 20} MiB; split it")
+            found = read_note(where)
         except OSError as error:
             raise UserError(f"note {path!r} cannot be read ({error.strerror}); check it") from error
         if found.binary and found.fault:
@@ -232,7 +245,7 @@ class Memory:
         return self._append(text if provenance is None else with_origin(text, provenance), person=False)
 
     def _refuse_secret(self, text: str) -> None:
-        if TAKEN_OUT in text or self._scrub(text) != text:
+        if TAKEN_OUT in text or self._scrub(text) != text or names_password(text):
             raise UserError(
                 "the text holds something that looks like a key or password, so it is not stored; leave that part out"
             )

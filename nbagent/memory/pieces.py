@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from nbagent.memory.fences import Fence, fence_opened
+
 Chunking = Literal["pieces", "openclaw"]
 
 PIECE_TOKENS: Final = 200  # memory-and-models.md 4.1
@@ -26,8 +28,8 @@ OPENCLAW_OVERLAP: Final = 80
 _WIDE: Final = re.compile("[\u2e80-\u9fff\ua000-\ua4ff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002fa1f]")
 _HEADING: Final = re.compile(r"^ {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _ITEM: Final = re.compile(r"^\s{0,12}(?:[-*+]|\d{1,9}[.)])[ \t]")
-_FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _COMMENT: Final = re.compile(r"[ \t]*<!--.*?-->")
+_ORIGIN_ENDS: Final = re.compile(r"<!-- nbagent [^<>]*-->\s*$")  # one that is remembered ends here
 _LABEL: Final = re.compile(
     r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(?:\[[^\]\n]{1,40}\]\s*)?"
     r"[*_]{0,2}([^\W\d_][\w'’. -]{0,38}?)[*_]{0,2}:[*_]{0,2}\s"
@@ -98,8 +100,10 @@ class _Block:
 
 def _pieces(text: str) -> Iterator[Piece]:
     for block in _blocks(text.split("\n")):
-        for start, lines in _within(block.start, block.lines, PIECE_TOKENS * CHARS_A_TOKEN):
-            shown = _COMMENT.sub("", "\n".join(lines)).strip()
+        origin = "".join(_COMMENT.findall("\n".join(block.lines))).strip()  # that of each part of a long one
+        plain = [_COMMENT.sub("", line) for line in block.lines]
+        for start, lines in _within(block.start, plain, PIECE_TOKENS * CHARS_A_TOKEN):
+            shown = "\n".join(lines).strip()
             if not shown:
                 continue
             named = _LABEL.match(shown)
@@ -110,7 +114,7 @@ def _pieces(text: str) -> Iterator[Piece]:
                 heading=block.heading,
                 label=named[1].strip().lower() if named and len(named[1].split()) <= 3 else "",
                 date=block.date,
-                origin="".join(_COMMENT.findall("\n".join(lines))).strip(),
+                origin=origin,
             )
 
 
@@ -120,19 +124,20 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
     date = ""
     block: list[str] = []
     start = 1
-    fence = ""
+    fence: Fence | None = None
 
     def heading() -> str:
         return " > ".join(title for _, title in path if title)
 
     for number, line in enumerate(lines, 1):
-        if fence:
+        if fence and not fence.is_left_by(line):
             block.append(line)
-            fence = "" if line.strip().startswith(fence) and line.strip().strip(fence[0]) == "" else fence
+            fence = None if fence.is_closed_by(line) else fence
             continue
+        fence = None
         title = _HEADING.match(line)
-        opened = _FENCE.match(line)
-        if block and (title or not line.strip() or _ITEM.match(line)):
+        ended = bool(block) and bool(_ORIGIN_ENDS.search(block[-1]))
+        if block and (title or ended or not line.strip() or _ITEM.match(line)):
             yield _Block(start, block, heading(), date)
             block = []
         if title:
@@ -143,7 +148,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
         elif line.strip():
             start = start if block else number
             block.append(line)
-            fence = opened[1] if opened else ""
+            fence = fence_opened(line)
     if block:
         yield _Block(start, block, heading(), date)
 

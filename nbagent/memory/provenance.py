@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from nbagent.core.ranking import STOP_WORDS, stem
+from nbagent.memory.fences import Fence, fence_after, open_at_end
 
 _MARK: Final = re.compile(r"<!-- nbagent((?: [a-z]+=[^\s<>]+)*) -->")
 _PAIR: Final = re.compile(r" ([a-z]+)=([^\s<>]+)")
@@ -80,6 +81,8 @@ def provenance_of(line: str) -> Provenance | None:
 def as_item(text: str, provenance: Provenance | None) -> str:
     """Return a fact as one list item: later lines indented, the comment at its end; comments in `text` are taken out.
 
+    Behind code the comment has a line of its own, and code that is left open is closed.
+
     >>> as_item("two\\nlines", Provenance(turn="t1"))
     '- two\\n  lines <!-- nbagent turn=t1 -->'
     """
@@ -87,12 +90,18 @@ def as_item(text: str, provenance: Provenance | None) -> str:
     lines = [line.rstrip() for line in clean.split("\n") if line.strip()]
     lines[0] = re.sub(r"^[-*+]\s+", "", lines[0])
     mark = provenance.mark() if provenance else ""
+    last_is_code = open_at_end(lines[:-1]) is not None
+    if fence := open_at_end(lines):
+        last_is_code = True
+        lines.append(fence.sign)
     body = "- " + "\n  ".join(lines)
-    return f"{body} {mark}" if mark else body
+    return body + ("\n  " if last_is_code else " ") + mark if mark else body
 
 
 def with_origin(text: str, provenance: Provenance) -> str:
     """Return Markdown in which each paragraph and list item ends in where it came from; headings and code do not.
+
+    Code that is left open is closed.
 
     >>> with_origin("# Data\\n- one\\n- two,\\n  on two lines\\n", Provenance(turn="t1")).split("\\n")[1:3]
     ['- one <!-- nbagent turn=t1 -->', '- two,']
@@ -100,15 +109,17 @@ def with_origin(text: str, provenance: Provenance) -> str:
     mark = provenance.mark()
     clean = text.replace("<!--", "< !--").replace("\0", " ").replace("\r\n", "\n").replace("\r", "\n")
     lines = clean.rstrip().split("\n")
-    fenced = False
+    fence: Fence | None = None
     for i, line in enumerate(lines):
-        fence = line.lstrip().startswith(("```", "~~~"))
-        fenced ^= fence
-        plain = line.strip() and not fence and not fenced and not line.startswith("#")
+        before, fence = fence, fence_after(line, fence)
+        code = fence is not None or (before is not None and not before.is_left_by(line))
+        plain = line.strip() and not code and not line.startswith("#")
         after = lines[i + 1] if i + 1 < len(lines) else ""
         goes_on = after.strip() and not _BLOCK.match(after)
         if plain and mark and not goes_on:
             lines[i] = f"{line.rstrip()} {mark}"
+    if fence is not None:
+        lines.append(" " * fence.indent + fence.sign)
     return "\n".join(lines)
 
 

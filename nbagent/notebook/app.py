@@ -89,9 +89,12 @@ class NotebookAgent:
         return self.whereabouts.path()
 
     def folder(self) -> Path:
-        """Return the folder of the notebook, else the working folder when the extension was loaded."""
+        """Return the folder of the notebook, else the working folder when the extension was loaded.
+
+        A cell that changes the working folder changes neither settings nor session.
+        """
         notebook = self.notebook_path()
-        return notebook.parent if notebook is not None else Path.cwd()
+        return notebook.parent if notebook is not None else Path(self.tracker.folder)
 
     def settings(self) -> Settings:
         """Return the effective settings now; reads files."""

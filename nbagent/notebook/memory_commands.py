@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ from nbagent.notebook.commands import Said
 from nbagent.notebook.memory_report import MemoryAdded, MemoryExcerpt, MemoryHits, MemoryStatus, MemoryToday
 from nbagent.notebook.options import OneLineParser, positive, split_line
 
+_WORD = re.compile(r"\S+")
+_SEARCH_ENDS = re.compile(r"(.*\S)\s+(--sessions|-k\s+\d+)", re.DOTALL)
+_ADD_ENDS = re.compile(r"(.*\S)\s+(--person)", re.DOTALL)
 SOURCES = {False: ("memory",), True: ("memory", "sessions")}
 MORE = "What was said in earlier turns is searched by `%memory search --sessions`."
 
@@ -59,8 +63,9 @@ def get_parser() -> OneLineParser:
 
 def _search(agent: NotebookAgent, rest: str) -> MemoryHits:
     """Search the notes: [--sessions] [-k N] QUERY; also `%memory QUERY`."""
-    parsed = search_parser().parse_args(rest.split())
-    query = _text(parsed.query)
+    rest, last = _ending(rest, _SEARCH_ENDS)
+    parsed = search_parser().parse_args([*last, *rest.split()])
+    query = _text(parsed.query, rest)
     if not query:
         raise UsageProblem("%memory search: say what to look for, in a few words or as a question")
     hits = agent.session().runner.memory.open().search(query, parsed.k, SOURCES[parsed.sessions])
@@ -70,15 +75,28 @@ def _search(agent: NotebookAgent, rest: str) -> MemoryHits:
 
 def _get(agent: NotebookAgent, rest: str) -> MemoryExcerpt:
     """Lines of a note as they stand: PATH [--from N] [--lines N]."""
-    parsed = get_parser().parse_args(split_line(rest))
+    return _shown(agent, rest, "get")
+
+
+def _show(agent: NotebookAgent, rest: str) -> MemoryExcerpt:
+    """The same as get."""
+    return _shown(agent, rest, "show")
+
+
+def _shown(agent: NotebookAgent, rest: str, name: str) -> MemoryExcerpt:
+    parsed, more = get_parser().parse_known_args(split_line(rest))
+    if more:
+        takes = f"%memory {name} takes one PATH, --from N and --lines N"
+        raise UsageProblem(f"{takes}; to search for the words: %memory search {name} {rest}")
     memory = agent.session().runner.memory.open()
     return MemoryExcerpt(excerpt=memory.get(parsed.path, parsed.first, parsed.lines))
 
 
 def _add(agent: NotebookAgent, rest: str) -> MemoryAdded:
     """Note a fact in today's log: [--person] TEXT."""
-    parsed = add_parser().parse_args(rest.split())
-    text = _text(parsed.text)
+    rest, last = _ending(rest, _ADD_ENDS)
+    parsed = add_parser().parse_args([*last, *rest.split()])
+    text = _text(parsed.text, rest)
     memory = agent.session().runner.memory
     origin = memory.origin(cell=agent.tracker.claim().cell_id or "")
     return MemoryAdded(path=memory.open().add(text, origin, person=parsed.person), text=text)
@@ -114,14 +132,23 @@ def _nothing(name: str, rest: str) -> None:
         raise UsageProblem(f"%memory {name} takes no words; to search for them: %memory search {name} {rest}")
 
 
-def _text(words: list[str]) -> str:
-    """Return the words as a text; quotes around the whole of it are no part of it."""
-    text = " ".join(words[1:] if words[:1] == ["--"] else words)
+def _ending(rest: str, options: re.Pattern[str]) -> tuple[str, list[str]]:
+    """Return the line without options at its end, and those; behind "--" everything is text."""
+    last: list[str] = []
+    while not rest.startswith("-- ") and (found := options.fullmatch(rest)):
+        rest, last = found[1], [*found[2].split(), *last]
+    return rest, last
+
+
+def _text(words: list[str], line: str) -> str:
+    """Return the last `words` of a line as they stand in it; quotes around the whole are no part of the text."""
+    count = len(words) - (words[:1] == ["--"])
+    text = line[list(_WORD.finditer(line))[-count].start() :].rstrip() if count else ""
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" and text.count(text[0]) == 2
     return text[1:-1] if quoted else text
 
 
 MEMORY_COMMANDS: Mapping[str, Callable[[NotebookAgent, str], Any]] = {
-    "help": _help, "search": _search, "get": _get, "show": _get, "add": _add, "today": _today, "status": _status,
+    "help": _help, "search": _search, "get": _get, "show": _show, "add": _add, "today": _today, "status": _status,
     "reindex": _reindex,
 }  # fmt: skip

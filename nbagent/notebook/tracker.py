@@ -45,10 +45,19 @@ def notebook_file(shell: Any) -> str | None:
     return path if path.endswith(".ipynb") and os.path.isabs(path) else None
 
 
+def working_folder() -> str:
+    """Return the working folder; where that was removed, the one the process was started in."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return os.environ.get("PWD") or os.path.expanduser("~")
+
+
 class CellTracker:
     """Follows the cells of one kernel by IPython's events: `depth`, the run order of turns, cells of the person's.
 
     Code that a cell runs itself (also an agent's) is nested, so it is not recorded; neither are `%%agent` cells.
+    `folder` is the working folder as it was at first.
     """
 
     def __init__(self, shell: Any, *, path: Callable[[], str | None] = lambda: None) -> None:
@@ -58,6 +67,7 @@ class CellTracker:
         self._message_id: str | None = None
         self._claimed: int | None = None  # the order of the turn that the running cell is
         self._turns = 0
+        self.folder = working_folder()
         self.cells_begun = 0
         self._ran: list[tuple[str, str | None, bool]] = []  # source, cell id, succeeded
 

@@ -87,6 +87,7 @@ class FlushTools:
     approvals: Approvals
     writers: frozenset[str] = WRITERS
     stored: int = 0
+    logs: list[str] = field(default_factory=list)  # what was appended to: midnight may have passed
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one call; what may not run gives an error."""
@@ -110,6 +111,7 @@ class FlushTools:
         else:
             path = self.memory.remember(str(given["text"]))
         self.stored += 1
+        self.logs.append(path)
         return f"Appended to {path}."
 
 
@@ -186,7 +188,7 @@ class Flush:
     def _ended(
         self, fold: ViewFold, *, stored: int = 0, said: str = "", failed: str = ""
     ) -> Generator[Effect, Any, str]:
-        note = self.tools.plan.note
+        note = ", ".join(dict.fromkeys(self.tools.logs[-stored:])) if stored else self.tools.plan.note
         if failed:
             text = f"notes were not stored: {failed}"
             yield Say(text=failure_notice(failed))

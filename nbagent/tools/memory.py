@@ -148,10 +148,16 @@ class MemoryGetTool:
             part = memory.get(str(input["path"]), int(str(input.get("from") or 1)), int(str(input.get("lines") or 120)))
         except UserError as error:
             raise ToolError(str(error)) from error
-        last = part.from_line + part.lines - 1
+        text, count, after = part.text, part.lines, part.next_line
+        room = max(1, context.cap_chars - 160)
+        if len(text) > room:
+            whole = text[: room + 1].rpartition("\n")[0]
+            count = whole.count("\n") + 1
+            after = part.from_line + count if count < part.lines else part.next_line
+            text = whole or f"{text[:room]} [… the line is cut here]"
+        last = part.from_line + count - 1
         shown = f"lines {part.from_line}-{last} of {part.total_lines}"
-        more = f"; from={part.next_line} reads on" if part.next_line else ""
-        text = part.text[: max(0, context.cap_chars - 100)]
+        more = f"; from={after} reads on" if after else ""
         return ToolOutput(text=f"{text}\n[{part.path}, {shown}{more}]", shown=shown)
 
 

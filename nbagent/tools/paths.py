@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from nbagent.core.errors import ToolError
 
 MAX_PATH_BYTES: Final = 4_096  # Linux PATH_MAX
 MAX_NAME_BYTES: Final = 255  # what common file systems take for one name
+_LOG_NAME: Final = re.compile(r"\d{4}-\d{2}-\d{2}\.md", re.IGNORECASE)
 
 
 def resolve(path: str, root: Path, *, cwd: Path, extra_roots: Sequence[Path] = ()) -> Path:
@@ -43,12 +45,14 @@ def resolve_for_writing(path: str, root: Path, *, cwd: Path) -> Path:
     """Return a path inside `root` that a tool may write; nbagent's own records are not among them.
 
     Raises:
-        ToolError: see `resolve`; or it is a session's journal or a stored result.
+        ToolError: see `resolve`; or it is a session's journal, a stored result, or the log of a day in memory.
     """
     real = resolve(path, root, cwd=cwd)
     for folder, inner in zip(real.parts, real.parts[1:], strict=False):
         if folder == ".nbagent" and inner in ("sessions", "artifacts"):
             raise ToolError(f"path {path!r} belongs to nbagent's record of this session; write somewhere else")
+    if real.parts[-3:-1] == (".nbagent", "memory") and _LOG_NAME.fullmatch(real.name):
+        raise ToolError(f"path {path!r} is a day's log of memory, which is only appended to; use remember for a fact")
     return real
 
 

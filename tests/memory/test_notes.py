@@ -453,3 +453,92 @@ def test_a_secret_split_by_a_control_character_is_refused(desk: Desk) -> None:
     for store in (memory.add, memory.append_today):
         with pytest.raises(UserError, match="key or password"):
             store("the token is hf_\x1b[0msecret")
+
+
+CODE = "```python\ndf = load()\n```"
+
+
+@pytest.mark.parametrize("code", [CODE, f"Run it so:\n{CODE}", "```\nleft open", f"- one\n  {CODE}", "~~~\n```\n~~~"])
+@pytest.mark.parametrize("way", ["add", "append_today"])
+def test_what_is_noted_behind_code_is_a_piece_with_its_own_turn(desk: Desk, code: str, way: str) -> None:
+    memory = desk.open()
+    getattr(memory, way)(code, Provenance(turn="t1"))
+    memory.add("The owner is Anna", Provenance(turn="t2"))
+    (hit,) = memory.search("owner", 1)
+    assert (hit.snippet, hit.provenance) == ("- The owner is Anna", Provenance(turn="t2"))
+    assert hit.start_line == hit.end_line == len(log(desk).read_text().splitlines())
+
+
+def test_code_that_is_remembered_ends_where_markdown_says_and_has_its_turn(desk: Desk) -> None:
+    memory = desk.open()
+    memory.add(CODE, HERE)
+    assert log(desk).read_text() == f"- {CODE}\n{HERE.mark()}\n".replace("\n", "\n  ").rstrip() + "\n"
+    (hit,) = memory.search("load", 1)
+    assert hit.provenance == HERE
+
+
+def test_logs_with_a_comment_behind_the_end_of_code_are_read_likewise(desk: Desk) -> None:
+    desk.note("memory/2026-02-01.md", f"- {CODE} {HERE.mark()}".replace("\n", "\n  ") + "\n- The owner is Anna <!-- nbagent turn=t2 -->\n")
+    (hit,) = desk.open().search("owner", 1)
+    assert (hit.start_line, hit.provenance) == (4, Provenance(turn="t2"))
+
+
+def test_paragraphs_of_two_turns_stay_two(desk: Desk) -> None:
+    memory = desk.open()
+    memory.append_today("The owner is Anna", Provenance(turn="t1"))
+    memory.append_today("The budget is 20", Provenance(turn="t2"))
+    assert [(h.snippet, h.provenance) for h in memory.search("budget", 1)] == [("The budget is 20", Provenance(turn="t2"))]
+
+
+def test_every_part_of_a_long_fact_says_where_it_came_from(desk: Desk) -> None:
+    memory = desk.open()
+    memory.add("First of pomelo. " + "filler words go here and there. " * 60 + "Last of durian.", HERE)
+    for word in ("pomelo", "durian"):
+        assert [h.provenance for h in memory.search(word, 1)] == [HERE]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the db password is hunter2", "数据库密码是 hunter2pass", "密码：Zx9!kkLp02", "Password: `hunter2`",
+        "The API key is a1b2c3d4e5", "パスワードは abc12345", "**password**: hunter2x",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("way", ["add", "append_today"])
+def test_a_password_in_a_sentence_is_not_stored(desk: Desk, way: str, text: str) -> None:
+    with pytest.raises(UserError, match="key or password"):
+        getattr(desk.open(), way)(text)
+    assert not log(desk).exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The password is in the vault", "Passwords are hashed with sha256", "密码是 8 位以上", "Token limit is 200k",
+        "The token is counted by utf8 bytes", "The secret is kept by Anna",
+    ],
+)  # fmt: skip
+def test_what_only_speaks_of_passwords_is_stored(desk: Desk, text: str) -> None:
+    desk.open().add(text)
+    assert text in log(desk).read_text()
+
+
+def test_a_place_as_a_hit_shows_it_can_be_read(desk: Desk) -> None:
+    desk.note("memory/a.md", "one\ntwo\nthree\nfour\n")
+    memory = desk.open()
+    assert memory.get(".nbagent/memory/a.md:2").text == "two\nthree\nfour"
+    assert memory.get("memory/a.md:2-3").text == "two\nthree"
+
+
+def test_a_line_that_is_cut_says_so(desk: Desk) -> None:
+    desk.note("memory/a.md", "x" * 13_000 + "\nnext\n")
+    part = desk.open().get("memory/a.md")
+    assert part.text.endswith("x [… 13,000 characters, cut here]")
+    assert part.next_line == 2
+
+
+def test_a_note_too_large_to_be_searched_is_not_read_in_part(desk: Desk) -> None:
+    with desk.note("memory/a.md", "").open("wb") as file:
+        file.truncate(MAX_NOTE_BYTES + 1)
+    with pytest.raises(UserError, match="8 MiB; split it"):
+        desk.open().get("memory/a.md")

@@ -69,6 +69,9 @@ def test_notes_in_chinese_are_found_by_a_word_of_two_characters(kernel: AgentKer
         ("%memory get ../../etc/passwd", "is no note"),
         ("%memory get", "the following arguments are required: path"),
         ("%memory status of the order", "to search for them: %memory search status of the order"),
+        ("%memory show me the target column", "to search for the words: %memory search show me the target column"),
+        ("%memory get the churn definition", "to search for the words: %memory search get the churn definition"),
+        ("%memory add the db password is hunter2", "looks like a key or password"),
         ("%memory add The key is sk-ant-api03-" + "a1B2" * 12, "looks like a key or password"),
     ],
 )
@@ -76,6 +79,34 @@ def test_a_line_typed_wrongly_says_what_to_do(kernel: AgentKernel, tmp_path: Pat
     kernel.begin(tmp_path)
     assert says in error_line(kernel.run(line))
     assert not (tmp_path / ".nbagent/memory").exists()
+
+
+def test_a_line_is_taken_as_it_was_typed(kernel: AgentKernel, tmp_path: Path) -> None:
+    """Blanks of a fact stay, options may stand last, and the place that a hit shows can be read."""
+    kernel.begin(tmp_path)
+    kernel.run("%memory add The  column\tchurn   is the target.")
+    kernel.run("%memory add I like tabs. --person")
+    (path,) = (tmp_path / ".nbagent/memory").glob("*.md")
+    assert path.read_text().startswith("- The  column\tchurn   is the target. <!--")
+    assert "tabs" in next((tmp_path / "home/memory").glob("*.md")).read_text()
+    kernel.run("hits = get_ipython().run_line_magic('memory', 'search churn tabs -k 1')")
+    assert kernel.value("(len(hits), hits.query)") == (1, "churn tabs")
+    kernel.run("hits = get_ipython().run_line_magic('memory', 'churn --sessions -k 1')")
+    assert kernel.value("(len(hits), hits.query)") == (1, "churn")
+    assert "is the target" in shown(kernel.run(f"%memory get .nbagent/memory/{path.name}:1"))
+
+
+def test_another_working_folder_changes_neither_settings_nor_notes(kernel: AgentKernel, tmp_path: Path) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    for folder in (project, other):
+        folder.mkdir()
+    kernel.begin(project, NBAGENT_HOME=str(tmp_path / "home"))
+    kernel.run("%memory add The column churn is the target.")
+    kernel.run(f"import os; os.chdir({str(other)!r})")
+    kernel.run("hits = get_ipython().run_line_magic('memory', 'churn')")
+    assert kernel.value("len(hits)") == 1
+    assert kernel.value("str(get_ipython()._nbagent_magics.agent_app.folder())") == str(project)
+    assert list(other.iterdir()) == []
 
 
 @pytest.mark.parametrize(

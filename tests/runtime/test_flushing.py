@@ -111,6 +111,26 @@ def test_what_the_model_stores_is_in_the_log_with_turn_and_cell(make_fake: Make,
         assert held.session.runner.memory.open().search("cutoff")[0].provenance.turn == turn.turn
 
 
+def test_after_midnight_the_log_it_went_to_is_named(make_fake: Make, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script()
+    fake = make_fake()
+    with talk(folder, fake) as held:
+
+        def stored_next_day(body: dict[str, Any]) -> Any:
+            if ASKS_FLUSH in asked(body):
+                monkeypatch.setattr("nbagent.runtime.clock.day_text", lambda day: "2099-01-02 (Friday)")
+            return script(body)
+
+        fake._answer_of = stored_next_day
+        script.flush = [storing(day(held)), "NO_REPLY"]
+        until_compacted(held)
+        (report,) = reports(held)
+        assert (report.text, report.details["note"]) == ("1 stored in .nbagent/memory/2099-01-02.md", ".nbagent/memory/2099-01-02.md")
+        assert [p.name for p in (folder / ".nbagent/memory").glob("*.md")] == ["2099-01-02.md"]
+        (said,) = (e.text for e in held.events if isinstance(e, Notice) and "noted what must last" in e.text)
+        assert "2099-01-02.md" in said
+
+
 def test_neither_its_prompt_nor_its_answer_is_shown_or_kept(make_fake: Make, folder: Path) -> None:
     """OC case 140."""
     script = Script()

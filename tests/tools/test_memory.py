@@ -33,13 +33,14 @@ class Bench:
         opened = self.notes.open(**options)
         self.memory = BoundMemory(lambda: opened, lambda: Provenance(turn="t7", cell="a1b2"))
         self.desk = Desk(root)
+        self.limits: dict[str, int] = {}
 
     def call(self, tool: Tool, **input: Any) -> ToolOutput:
         import asyncio
 
         plain = self.desk.context()
         fields = {f: getattr(plain, f) for f in ToolContext.__dataclass_fields__}
-        context = WithMemory(**(fields | {"memory": self.memory}))
+        context = WithMemory(**(fields | {"memory": self.memory} | self.limits))
         return asyncio.run(tool.run(input, context))
 
 
@@ -72,6 +73,17 @@ def test_get_reads_lines_and_says_where_to_go_on(bench: Bench) -> None:
     bench.notes.note("MEMORY.md", "a\nb\nc\nd\n")
     text = bench.call(MemoryGetTool(), path="MEMORY.md", **{"from": 2, "lines": 2}).text
     assert text == "b\nc\n[MEMORY.md, lines 2-3 of 4; from=4 reads on]"
+
+
+def test_get_within_a_small_cap_says_which_lines_it_left_out(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.notes.note("MEMORY.md", "".join(f"line {i:03} {'x' * 90}\n" for i in range(1, 61)))
+    bench.limits["cap_chars"] = 2_000
+    text = bench.call(MemoryGetTool(), path="MEMORY.md").text
+    assert len(text) <= 2_000
+    kept = text.splitlines()[:-1]
+    assert kept == [f"line {i:03} {'x' * 90}" for i in range(1, len(kept) + 1)]
+    assert text.endswith(f"[MEMORY.md, lines 1-{len(kept)} of 60; from={len(kept) + 1} reads on]")
 
 
 def test_a_wrong_path_is_an_error_the_model_reads(bench: Bench) -> None:

@@ -104,3 +104,11 @@ def test_the_record_of_the_session_is_not_written(root):
     with pytest.raises(ToolError, match="record"):
         resolve_for_writing(".nbagent/sessions/s/journal.jsonl", root, cwd=root)
     assert resolve_for_writing(".nbagent/MEMORY.md", root, cwd=root) == root / ".nbagent" / "MEMORY.md"
+
+
+def test_the_log_of_a_day_is_only_appended_to(root):
+    for path in (".nbagent/memory/2026-11-30.md", "./x/../.nbagent/memory/2026-11-30.MD"):
+        with pytest.raises(ToolError, match="only appended to; use remember"):
+            resolve_for_writing(path, root, cwd=root)
+    for path in (".nbagent/memory/topic.md", "memory/2026-11-30.md"):
+        assert resolve_for_writing(path, root, cwd=root) == root / path
