@@ -29,6 +29,7 @@ _MINILM_TOKENS: Final = 256  # the model's window
 _FIRST_WORD: Final = 999  # BERT's number of the first piece in the table: before it are [unused..] and the like
 _CLS, _SEP = 101, 102
 _BATCH: Final = 32
+HUGE: Final = 1e15
 
 
 class EmbedderFault(Exception):
@@ -67,10 +68,10 @@ class Local(Protocol):
 
 
 def checked(embedder: Embedder, texts: Sequence[str], kind: Kind) -> Floats:
-    """Return the vectors of `texts`, of unit length, or raise.
+    """Return the vectors of `texts`, of unit length, or raise. Of a passage that has NaN in it, it is zero.
 
     Raises:
-        EmbedderFault: it raised, or what it gave has another shape, NaN or infinity in it.
+        EmbedderFault: it raised, or what it gave has another shape, or NaN or infinity in all of it.
     """
     import numpy as np
 
@@ -83,8 +84,13 @@ def checked(embedder: Embedder, texts: Sequence[str], kind: Kind) -> Floats:
         raise EmbedderFault(f"{embedder.id} failed: {type(error).__name__}: {error}") from error
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] == 0:
         raise EmbedderFault(f"{embedder.id} gave an array of shape {vectors.shape} for {len(texts)} texts")
-    if not np.isfinite(vectors).all():
+    finite: Any = np.isfinite(vectors).all(axis=1)
+    if not finite.any():
         raise EmbedderFault(f"{embedder.id} gave vectors with NaN or infinity in them")
+    vectors = np.where(finite[:, None], vectors, np.float32(0))
+    largest = np.abs(vectors).max()
+    if largest > HUGE:  # its square would be infinite
+        vectors = vectors / largest
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return cast("Floats", vectors / np.where(norms > 0, norms, 1))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from nbagent.memory.index_parts import (
     APPLICATION_ID,
     BUSY_TIMEOUT_MS,
     CACHED_SHARE,
+    FAULT,
     LISTS,
     SCHEMA_VERSION,
     TABLES,
@@ -195,8 +197,10 @@ class MemoryIndex:
             if row:
                 removed += self._remove(row[0])
                 self._connection.execute("DELETE FROM files WHERE id=?", row)
+                self._keep_fault(name, None)
         for file in changed:
             loaded = _loaded(file, load)
+            self._keep_fault(file.name, loaded.fault)
             if loaded.fault:
                 faults.append(loaded.fault)
             digest = hashlib.sha256(loaded.content).hexdigest()
@@ -211,6 +215,13 @@ class MemoryIndex:
             if not old or old[1] != digest:
                 added += self._insert(file_id, file.name, split(loaded.text, self.chunking))
         return Change(removed=tuple(removed), added=tuple(added), files_read=len(changed), faults=tuple(faults))
+
+    def _keep_fault(self, name: str, fault: Diagnostic | None) -> None:
+        """Keep what is wrong with a note as long as the note is as it is; other kernels name it too."""
+        self._connection.execute("DELETE FROM meta WHERE key=?", (FAULT + name,))
+        if fault is not None:
+            value = json.dumps([fault.path, fault.line, fault.cause, fault.remedy])
+            self._connection.execute("INSERT INTO meta VALUES(?,?)", (FAULT + name, value))
 
     def _remove(self, file_id: int) -> list[int]:
         """Drop a note's pieces; a contentless table has to be told the words that go."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -14,6 +15,7 @@ APPLICATION_ID: Final = 0x6E62616D  # "nbam"
 SCHEMA_VERSION: Final = 2  # raise it whenever tables, pieces or words change: the file is then made anew
 BUSY_TIMEOUT_MS: Final = 1_000  # OpenClaw waits 5 s; here a search then reads the notes
 CACHED_SHARE: Final = 3  # vectors kept for each piece there is, before those without a piece are dropped
+FAULT: Final = "fault:"  # of `meta`, before the name of a note
 
 TABLES: Final = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -161,6 +163,15 @@ class IndexQueries:
     def counts(self) -> dict[str, int]:
         """Return how many notes and pieces there are."""
         return {n: self._connection.execute(f"SELECT count(*) FROM {n}").fetchone()[0] for n in ("files", "pieces")}
+
+    def faults(self) -> tuple[Diagnostic, ...]:
+        """Return what is wrong with the notes as they were read."""
+        kept = "SELECT value FROM meta WHERE substr(key, 1, ?)=? ORDER BY key"
+        rows = self._connection.execute(kept, (len(FAULT), FAULT)).fetchall()
+        return tuple(
+            Diagnostic(path=path, line=line, cause=cause, remedy=remedy)
+            for path, line, cause, remedy in (json.loads(value) for (value,) in rows)
+        )
 
     def vectors_of(self, vectors: Mapping[bytes, bytes]) -> dict[int, bytes]:
         """Return the pieces of these texts, each with its vector."""

@@ -50,7 +50,6 @@ class Library:
         self._ranges: dict[int, tuple[int, int]] | None = None
         self._version = -1
         self._found: tuple[Diagnostic, ...] = ()
-        self._faults: dict[str, Diagnostic] = {}
         self._trouble: dict[str, Diagnostic] = {}
         self._pause = self._failures = 0
         self.behind = ""  # what the last search could not bring up to date, and why
@@ -81,9 +80,6 @@ class Library:
                 return self._replace()
             self._note("index", str(error), "until then a search reads the notes without it; try again")
             return None
-        if change.files_read:
-            names = {f.name for f in files}
-            self._faults = {k: v for k, v in self._faults.items() if k in names} | {f.path: f for f in change.faults}
         if change.removed or change.added:
             self._update(change.removed, change.added)
         self._embed()
@@ -190,7 +186,7 @@ class Library:
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Return everything that is wrong now."""
-        return (*self.index.faults, *self._found, *self._faults.values(), *self._trouble.values())
+        return (*self.index.faults, *self._found, *self.index.read.faults(), *self._trouble.values())
 
     def vector_count(self) -> int:
         """Return how many pieces have a vector."""

@@ -6,6 +6,7 @@ appended to, under a lock. Names shown are `.nbagent/...` for the project and `~
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import os
@@ -72,6 +73,10 @@ def find_notes(places: Sequence[Root]) -> tuple[list[NoteFile], list[Diagnostic]
     refused: list[Diagnostic] = []
     for root in places:
         if root.whole:
+            if not root.folder.is_dir():
+                remedy = "make it, or take it out of the setting"
+                cause = "is not there, though memory.extra_dirs names it"
+                refused.append(Diagnostic(path=printable(str(root.folder)), line=None, cause=cause, remedy=remedy))
             _walk(root.folder, root, files, refused)
             continue
         with contextlib.suppress(OSError):
@@ -172,7 +177,9 @@ def read_note(path: Path) -> NoteText:
             raise OSError(errno.EINVAL, NOT_ORDINARY)
         content = file.read(MAX_NOTE_BYTES + 1)
     if _is_binary(content[:8192]):
-        binary = Diagnostic(path=str(path), line=None, cause="is binary and is not searched", remedy="rename it")
+        wide = content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        cause, remedy = ("is UTF-16", "save it as UTF-8") if wide else ("is binary", "rename it")
+        binary = Diagnostic(path=str(path), line=None, cause=f"{cause} and is not searched", remedy=remedy)
         return NoteText(text="", content=content, fault=binary, binary=True)
     fault: Diagnostic | None = None
     try:

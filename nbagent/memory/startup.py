@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,12 +13,13 @@ MAX_BYTES: Final = 25 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupPart:
-    """A note, or the beginning of one: `cut` says that more exists, which the end of `text` says too."""
+    """A note, or a part of one: `cut` says that more exists, which `text` says too. `lines` are those in `text`."""
 
     name: str
     text: str
     cut: bool
     total_lines: int
+    lines: int
 
 
 def cut_note(text: str, name: str) -> StartupPart:
@@ -26,34 +28,37 @@ def cut_note(text: str, name: str) -> StartupPart:
     Of a daily log the newest lines count, so its end is kept: call `cut_log`.
     """
     lines = text.rstrip().split("\n")
-    kept: list[str] = []
-    size = 0
-    for line in lines[:MAX_LINES]:
-        size += len(line.encode("utf-8", "replace")) + 1
-        if size > MAX_BYTES:
-            break
-        kept.append(line)
+    kept = _fitting(lines[:MAX_LINES], MAX_BYTES)
     if len(kept) == len(lines):
-        return StartupPart(name=name, text="\n".join(kept), cut=False, total_lines=len(lines))
+        return StartupPart(name=name, text="\n".join(kept), cut=False, total_lines=len(lines), lines=len(kept))
     note = f"[{name} goes on: lines 1-{len(kept)} of {len(lines)} are here; memory_search and memory_get find the rest]"
-    return StartupPart(name=name, text="\n".join([*kept, note]), cut=True, total_lines=len(lines))
+    return StartupPart(
+        name=name, text="\n".join([*kept, note]), cut=True, total_lines=len(lines), lines=len(kept)
+    )
 
 
-def cut_log(text: str, name: str) -> StartupPart:
-    """Return a daily log within the same limits: its end, after a line that says so."""
+def cut_log(text: str, name: str, limit_chars: int = MAX_BYTES) -> StartupPart:
+    """Return a daily log within 200 lines, 25 KB and `limit_chars`: its end, after a line that says so."""
     lines = text.rstrip().split("\n")
-    kept: list[str] = []
-    size = 0
-    for line in reversed(lines[-MAX_LINES:]):
-        size += len(line.encode("utf-8", "replace")) + 1
-        if size > MAX_BYTES:
-            break
-        kept.insert(0, line)
+    kept = _fitting(lines[: -MAX_LINES - 1 : -1], limit_chars)[::-1]
     if len(kept) == len(lines):
-        return StartupPart(name=name, text="\n".join(kept), cut=False, total_lines=len(lines))
+        return StartupPart(name=name, text="\n".join(kept), cut=False, total_lines=len(lines), lines=len(kept))
     first = len(lines) - len(kept) + 1
     note = f"[{name} begins earlier: lines {first}-{len(lines)} are here; memory_get reads the rest]"
-    return StartupPart(name=name, text="\n".join([note, *kept]), cut=True, total_lines=len(lines))
+    return StartupPart(
+        name=name, text="\n".join([note, *kept]), cut=True, total_lines=len(lines), lines=len(kept)
+    )
+
+
+def _fitting(lines: Sequence[str], limit_chars: int) -> list[str]:
+    """Return the first of `lines` that fit within 25 KB and `limit_chars`."""
+    size = chars = 0
+    for count, line in enumerate(lines):
+        size += len(line.encode("utf-8", "replace")) + 1
+        chars += len(line) + 1
+        if size > MAX_BYTES or chars > limit_chars:
+            return list(lines[:count])
+    return list(lines)
 
 
 def startup_names(today: str) -> tuple[tuple[str, bool], ...]:

@@ -17,6 +17,7 @@ INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "CONTEXT.md")
 FILE_CHARS, ALL_CHARS = 12_000, 60_000  # OpenClaw's limits of start-up files (OC-C6)
 HEAD_SHARE = 0.75
 MIN_CONTENT_CHARS = 16
+MARK_CHARS = 200  # of the line that says what of a log is loaded
 MAX_READ_CHARS = 1 << 20
 
 SYSTEM_TEXT = """\
@@ -79,9 +80,10 @@ def startup_files(
         name = _display_name(path, folder, home)
         daily = category == "memory" and f"memory/{path.name}" in logs
         shown = text.strip()
+        limit = min(FILE_CHARS, left)
         if category == "memory":
-            shown = (cut_log if daily else cut_note)(shown, name).text
-        cut = fit(shown, min(FILE_CHARS, left), name)
+            shown = _of_memory(shown, name, limit, daily=daily)
+        cut = fit(shown, limit, name)
         if cut != text.strip():
             cause = f"only {len(cut):,} of {len(text.strip()):,} characters are loaded at start"
             remedy = "shorten it, or move parts into files the agent reads when needed"
@@ -93,6 +95,12 @@ def startup_files(
             mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
             files.append(StartupFile(name=name, category=category, text=cut, mark=mark, daily=daily))
     return tuple(files), tuple(notes)
+
+
+def _of_memory(text: str, name: str, limit_chars: int, *, daily: bool) -> str:
+    """Return a note within its own limits; where those leave too much, or no line, all of it, for `fit` to cut."""
+    part = cut_log(text, name, max(0, limit_chars - MARK_CHARS)) if daily else cut_note(text, name)
+    return part.text if part.lines and len(part.text) <= limit_chars else text
 
 
 def _chain(folder: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import EntryPoint
 from importlib.resources import files
@@ -19,10 +19,10 @@ import pytest
 from nbagent.core.errors import SettingsError
 from nbagent.memory import embedders
 from nbagent.memory import endpoint as endpoint_module
-from nbagent.memory.embedders import EmbedderFault, MiniLmEmbedder, StaticEmbedder, checked, find_embedder
+from nbagent.memory.embedders import EmbedderFault, Kind, MiniLmEmbedder, StaticEmbedder, checked, find_embedder
 from nbagent.memory.endpoint import EndpointEmbedder, endpoint_of
 from nbagent.memory.wordpiece import WordPiece
-from tests.memory.desk import Desk, WordsEmbedder, snippets
+from tests.memory.desk import BadEmbedder, Desk, WordsEmbedder, snippets
 
 STATIC = StaticEmbedder()
 
@@ -284,3 +284,21 @@ def test_a_plug_in_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_vectors_are_made_of_unit_length() -> None:
     rows = checked(WordsEmbedder("a"), ["a a a", "b"], "passage")
     assert rows.tolist() == [[1.0], [0.0]]
+
+
+def test_one_text_without_a_vector_does_not_keep_the_others_from_theirs(desk: Desk) -> None:
+    class Some(WordsEmbedder):
+        def embed(self, texts: Sequence[str], kind: Kind) -> Any:
+            rows = super().embed(texts, kind)
+            return np.where(np.asarray([["odd" in t] for t in texts]), np.nan, rows)
+
+    desk.note("memory/a.md", "- tea\n\n- coffee\n\n- odd\n")
+    memory = desk.open(Some("tea coffee drink"))
+    assert [h.snippet for h in memory.search("drink", 2)] == ["- tea", "- coffee"]
+    assert memory.status().diagnostics == ()
+
+
+def test_vectors_of_any_length_become_unit_length_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    rows = checked(BadEmbedder(lambda n: np.full((n, 4), 1e30, np.float32)), ["a"], "passage")
+    assert np.allclose(rows, 0.5)
+    assert [str(w.message) for w in recwarn] == []

@@ -542,3 +542,26 @@ def test_a_note_too_large_to_be_searched_is_not_read_in_part(desk: Desk) -> None
         file.truncate(MAX_NOTE_BYTES + 1)
     with pytest.raises(UserError, match="8 MiB; split it"):
         desk.open().get("memory/a.md")
+
+
+def test_a_fault_is_named_as_long_as_the_note_has_it(desk: Desk) -> None:
+    latin = desk.note("memory/latin.md", "- Caf\xe9\n".encode("latin-1"))
+    desk.note("memory/wide.md", "- one\n".encode("utf-16"))
+    memory = desk.open()
+    expected = [("latin.md", "is not UTF-8; what is broken is left out"), ("wide.md", "is UTF-16 and is not searched")]
+
+    def named(where: Memory) -> list[tuple[str, str]]:
+        return [(Path(d.path).name, d.cause) for d in where.status().diagnostics]
+
+    assert named(memory) == expected
+    desk.note("memory/new.md", "- new\n")
+    assert named(memory) == named(desk.open()) == expected
+    assert memory.reindex().diagnostics == memory.status().diagnostics
+    latin.write_text("- Café\n", encoding="utf-8")
+    (desk.folder / ".nbagent/memory/wide.md").unlink()
+    assert named(memory) == named(desk.open()) == []
+
+
+def test_a_further_folder_that_is_not_there_is_named(desk: Desk, tmp_path: Path) -> None:
+    (fault,) = desk.open(extra_dirs=(str(tmp_path / "gone"),)).status().diagnostics
+    assert (fault.path, fault.cause) == (str(tmp_path / "gone"), "is not there, though memory.extra_dirs names it")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from nbagent.models.scripted import says
 from nbagent.runtime.startup import ALL_CHARS, FILE_CHARS, fit, make_prefix, startup_files
 from nbagent.tools.registry import builtin_tools
@@ -161,3 +163,37 @@ def test_of_a_file_that_is_not_utf8_the_rest_is_loaded_and_a_binary_one_is_not(t
     files, notes = startup_files(tmp_path, tmp_path / "home")
     assert [(f.name, f.text) for f in files] == [(".nbagent/MEMORY.md", "- caf\ufffd is closed\n- the port is 8080")]
     assert [n.cause for n in notes] == ["cannot be read (it is binary)", "is not UTF-8; what is broken is left out"]
+
+
+def test_a_memory_file_over_both_limits_has_one_mark_that_is_true(tmp_path: Path) -> None:
+    (tmp_path / ".nbagent").mkdir()
+    (tmp_path / ".nbagent/MEMORY.md").write_text("".join(f"- fact {i} {'x' * 520}\n" for i in range(50)))
+    (file,) = startup_files(tmp_path, tmp_path / "home")[0]
+    assert len(file.text) <= FILE_CHARS
+    assert file.text.startswith("- fact 0 ")
+    assert file.text.endswith(f"{'x' * 520}")
+    assert "- fact 49 " in file.text
+    assert file.text.count("MEMORY.md") == 1
+    assert "the middle of .nbagent/MEMORY.md is left out" in file.text
+
+
+@pytest.mark.parametrize("name", ["MEMORY.md", "memory/2026-11-30.md"])
+def test_a_note_of_one_long_line_is_loaded_by_head_and_tail(tmp_path: Path, name: str) -> None:
+    """OC cases 88, 89."""
+    path = tmp_path / ".nbagent" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("fact " + "\u5b57" * 40_000 + " end")
+    (file,) = startup_files(tmp_path, tmp_path / "home", "2026-11-30")[0]
+    assert (file.text[:5], file.text[-4:]) == ("fact ", " end")
+    assert FILE_CHARS - 300 < len(file.text) <= FILE_CHARS
+
+
+def test_of_a_long_log_the_end_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / ".nbagent/memory/2026-11-30.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(f"- fact {i} {'x' * 520}\n" for i in range(50)))
+    (file,) = startup_files(tmp_path, tmp_path / "home", "2026-11-30")[0]
+    first, *rest = file.text.split("\n")
+    assert first == f"[.nbagent/memory/2026-11-30.md begins earlier: lines {51 - len(rest)}-50 are here; memory_get reads the rest]"
+    assert rest[-1].startswith("- fact 49 ")
+    assert 20 < len(rest) < 23
