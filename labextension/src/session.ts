@@ -244,7 +244,7 @@ export class AgentSession {
 
   /** Tell the running turn something; returns whether it was taken. */
   async steer(text: string): Promise<boolean> {
-    return (await this._ask('steer', { text })) !== null;
+    return await this._tell('steer', { text });
   }
 
   async revert(turn: string): Promise<void> {
@@ -275,7 +275,7 @@ export class AgentSession {
 
   /** Tell a sub-agent something; returns whether it was taken. */
   async sendTo(agent: string, text: string): Promise<boolean> {
-    return (await this._ask('send', { agent, text })) !== null;
+    return await this._tell('send', { agent, text });
   }
 
   async stopAgent(agent: string): Promise<void> {
@@ -373,6 +373,26 @@ export class AgentSession {
       this.say(reply.line, reply.status === 'error');
     }
     return reply.status === 'ok' ? reply : null;
+  }
+
+  /** Send words; true once they wait to be heard. A second reply says whether they were; its line is said then. */
+  private _tell(name: string, fields: JsonObject): Promise<boolean> {
+    const link = this._link;
+    if (link === null) {
+      return Promise.resolve(false);
+    }
+    return new Promise(resolve => {
+      const queued = (line: string): void => {
+        this.say(line);
+        resolve(true);
+      };
+      void link.run(name, fields, queued).then(reply => {
+        if (link === this._link && reply.line !== '') {
+          this.say(reply.line, reply.status === 'error');
+        }
+        resolve(reply.status === 'ok');
+      });
+    });
   }
 
   private _changed = new Signal<this, void>(this);

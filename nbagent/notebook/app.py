@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nbagent.core.effects import Notice, StepBegan, TextDelta, ThinkingDelta, ToolEnded, TurnBegan, TurnEvent
+from nbagent.core.effects import (
+    Notice,
+    StepBegan,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    TurnBegan,
+    TurnDone,
+    TurnEvent,
+)
 from nbagent.core.errors import Diagnostic, TurnFailed, UsageProblem
 from nbagent.notebook.cell_thread import CellThread
 from nbagent.notebook.cells import CellSite, source_hash
@@ -23,6 +32,7 @@ from nbagent.notebook.stopped import NOT_BEGUN
 from nbagent.notebook.tracker import CellTracker, is_interactive, notebook_file, raw_source
 from nbagent.notebook.turnstile import Turnstile
 from nbagent.notebook.whereabouts import Whereabouts
+from nbagent.runtime.agents import unheard_line
 from nbagent.runtime.doors import CellRun, Settings, load_settings, model_is_ready
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts
@@ -225,6 +235,7 @@ class NotebookAgent:
                     thread.jobs = jobs
                     done = await self._send(session, ask, cell, ports)
             finally:
+                self._drop_unheard()
                 if self.panel is not None:
                     self.panel.turn_over()
             return self._finished(done, session)
@@ -250,6 +261,10 @@ class NotebookAgent:
                     self._events.pop(next(iter(self._events)))
             if not isinstance(event, TextDelta | ThinkingDelta):
                 kept.append(event)
+            if isinstance(event, TurnDone):
+                for words in self._drop_unheard():
+                    kept.append(Notice(text=unheard_line("the turn", words)))
+                    shown(kept[-1])
             if self.panel is not None:
                 self.panel.on_event(event)
             shown(event)
@@ -259,6 +274,13 @@ class NotebookAgent:
                     shown(Notice(text=f"{event.name} was refused, since nobody can answer here. {told[0]}"))
 
         return sink
+
+    def _drop_unheard(self) -> list[str]:
+        """Take away what the turn was told and has not heard: it was meant for this one. Returns the words."""
+        words = [self.steering.pop(0) for _ in range(len(self.steering))]
+        if words and self.panel is not None:
+            self.panel.unheard(words)
+        return words
 
     def _finished(self, done: FinishedTurn, session: Session) -> FinishedTurn:
         self.last = done

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from nbagent.core.effects import TurnBegan, TurnEvent
+from nbagent.core.effects import StepBegan, SubAgentMoved, TurnBegan, TurnDone, TurnEvent
 from nbagent.core.errors import UserError, one_line
 from nbagent.core.messages import JsonObject
 from nbagent.notebook.app import NotebookAgent
@@ -34,6 +34,7 @@ from nbagent.notebook.panel_commands import (
     Pong,
     PreviewCompaction,
     Question,
+    Send,
     Steer,
     Stop,
     read_message,
@@ -42,6 +43,7 @@ from nbagent.notebook.panel_facts import MemorySource, PanelFacts, SkillSource
 from nbagent.notebook.panel_live import LiveTurn
 from nbagent.notebook.panel_questions import OpenQuestion
 from nbagent.notebook.panel_thread import PanelThread, Peer
+from nbagent.notebook.panel_words import THE_TURN, Settled, ToldWords
 from nbagent.notebook.panel_work import ALONE, Done, PanelWork
 from nbagent.notebook.protocol import (
     PanelState,
@@ -81,6 +83,7 @@ class Bridge:
         self._live, self._live_lock = LiveTurn(), threading.Lock()
         self._thread = PanelThread(self._state, clock)
         self._question = OpenQuestion(changed=self._thread.wake)
+        self._told = ToldWords()
         self._waiting: deque[tuple[Peer, Command]] = deque()
         self._compacting: asyncio.Task[Any] | None = None
         self._works = False
@@ -116,7 +119,7 @@ class Bridge:
             case Stop():
                 self._answer(peer, message.id, *self._stop())
             case Steer():
-                self._answer(peer, message.id, *self._steer(message.text))
+                self._steer(peer, message)
             case Answer():
                 self._answer(peer, message.id, *self._question.answer(message.approval, message.answer))
             case Question():
@@ -177,13 +180,27 @@ class Bridge:
         press_stop()
         return "ok", "Stopping."
 
-    def _steer(self, text: str) -> tuple[Status, str]:
-        if not text.strip():
-            return "error", "the message is empty; write what the agent should hear"
-        self._agent.steering.append(text)
-        if self._agent.runs:
-            return "ok", "The agent hears it before its next step."
-        return "queued", "No turn runs; the next one hears it."
+    def _steer(self, peer: Peer, command: Steer) -> None:
+        if not command.text.strip():
+            self._answer(peer, command.id, "error", "the message is empty; write what the agent should hear")
+            return
+        runs = self._agent.runs
+        line = "The agent hears it before its next step." if runs else "No turn runs; the next one hears it."
+        self._answer(peer, command.id, "queued", line)
+        self._agent.steering.append(command.text)
+        self._told.add(THE_TURN, peer, command.id, command.text)
+
+    def _settle(self, settled: Sequence[Settled]) -> None:
+        for one in settled:
+            self._thread.later(partial(self._thread.send, one.peer, one.message))
+
+    def _settle_agents(self) -> None:
+        """Look which sub-agents heard what they were told, or ended without."""
+        session = self._agent.opened
+        for listener in self._told.listeners:
+            if listener != THE_TURN and session is not None:
+                found = session.runner.agents.hearing(listener)
+                self._settle(self._told.settle(listener, found.waiting, ended=found.ended, name=found.name))
 
     def _whole_question(self, peer: Peer, command: Question) -> None:
         text = self._question.text(command.approval)
@@ -247,7 +264,10 @@ class Bridge:
             line = f"{command.name} failed inside: {type(error).__name__}: {one_line(str(error))[:300]}"
             self._thread.send(peer, reply(command.id, "error", line))
         else:
-            self._thread.send(peer, reply(command.id, "ok", done.line, done.result))
+            self._thread.send(peer, reply(command.id, "queued" if done.waits else "ok", done.line, done.result))
+            if done.waits and isinstance(command, Send):
+                self._told.add(command.agent, peer, command.id, command.text)
+                self._settle_agents()
 
     def _after_work(self) -> None:
         """Count anew, and do the next command that waits, if nothing else holds the conversation."""
@@ -289,12 +309,20 @@ class Bridge:
         """Take an event of the running turn."""
         with self._live_lock:
             changed = self._live.add(event)
+        if isinstance(event, StepBegan):
+            self._settle(self._told.settle(THE_TURN, len(self._agent.steering), ended=False))
+        elif isinstance(event, SubAgentMoved | TurnDone):
+            self._settle_agents()
         if not self._thread.peers:
             return
         if isinstance(event, TurnBegan):
             self._thread.later(self._turn_began)
         elif changed:
             self._thread.wake()
+
+    def unheard(self, words: Sequence[str]) -> None:
+        """The turn ends without having heard the last words that it was told."""
+        self._settle(self._told.settle(THE_TURN, len(words), ended=True))
 
     def turn_over(self) -> None:
         """The turn has ended: count again, and do what waits."""

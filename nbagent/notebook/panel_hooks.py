@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from nbagent.core.effects import TurnEvent
@@ -17,6 +18,10 @@ class PanelHooks(Protocol):
 
     def asking(self, below: Ask) -> Ask:
         """Return how the person is asked: by buttons where they can be answered now, else by `below`, the cell."""
+        ...
+
+    def unheard(self, words: Sequence[str]) -> None:
+        """The turn ends, and has not heard these words that it was told."""
         ...
 
     def turn_over(self) -> None:

@@ -51,6 +51,7 @@ class Done:
 
     line: str = ""
     result: JsonObject | None = None
+    waits: bool = False  # it was told to somebody who may hear it later, or not
 
 
 Outcome: TypeAlias = Done | Coroutine[Any, Any, Done]
@@ -91,7 +92,7 @@ class PanelWork:
                     raise UsageProblem(NO_SKILLS)
                 return Done(line=self._skills.switch(command.skill, on=command.on))
             case Send():
-                return Done(line=self._session().runner.agents.send(command.agent, command.text))
+                return Done(line=self._session().runner.agents.send(command.agent, command.text), waits=True)
             case StopAgent():
                 return Done(line=self._session().runner.agents.stop(command.agent))
             case _:

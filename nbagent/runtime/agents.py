@@ -36,13 +36,27 @@ class RunningAgent:
     stopped: bool = False
 
 
+def unheard_line(who: str, text: str) -> str:
+    """Return that `who`, a turn or a sub-agent, was told `text` and has not heard it."""
+    return f"Not heard, {who} had ended: {' '.join(text.split())}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    """A sub-agent, how many messages it has not heard, and whether it has ended, so that it never will."""
+
+    name: str
+    waiting: int
+    ended: bool
+
+
 class SubAgents:
     """The sub-agents of one session. `send` and `stop` may be called on any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[str, RunningAgent] = {}
-        self._ended: dict[str, str] = {}  # id -> name
+        self._ended: dict[str, RunningAgent] = {}
 
     @contextmanager
     def running(self, agent: RunningAgent) -> Iterator[RunningAgent]:
@@ -54,7 +68,7 @@ class SubAgents:
         finally:
             with self._lock:
                 del self._running[agent.agent]
-                self._ended[agent.agent] = agent.name
+                self._ended[agent.agent] = agent
 
     def send(self, agent: str, text: str) -> str:
         """Tell a sub-agent something before its next step; returns a line.
@@ -68,6 +82,15 @@ class SubAgents:
             found = self._find(agent)
             found.steering.append(text)
         return f"{found.name} hears it before its next step."
+
+    def hearing(self, agent: str) -> Hearing:
+        """Return what `agent`, an id or a name, has not heard of what it was told; it may have ended."""
+        with self._lock:
+            known = {**self._ended, **self._running}
+            found = known.get(agent) or next((a for a in reversed(known.values()) if a.name == agent), None)
+            if found is None:
+                return Hearing(name=agent, waiting=0, ended=True)
+            return Hearing(name=found.name, waiting=len(found.steering), ended=found.agent not in self._running)
 
     def stop(self, agent: str) -> str:
         """Stop a sub-agent: what it was used for gets an error, the turn goes on. Returns a line.
@@ -85,7 +108,7 @@ class SubAgents:
         if agent in self._running:
             return self._running[agent]
         if agent in self._ended:
-            raise UsageProblem(f"the sub-agent {self._ended[agent]} has ended; it hears nothing any more")
+            raise UsageProblem(f"the sub-agent {self._ended[agent].name} has ended; it hears nothing any more")
         named = [a for a in self._running.values() if a.name == agent]
         if len(named) == 1:
             return named[0]

@@ -20,7 +20,7 @@ from nbagent.core.messages import text_block
 from nbagent.core.tree import SessionTree
 from nbagent.core.turn import Limits
 from nbagent.models.registry import NamedModel
-from nbagent.runtime.agents import AgentWatch, RunningAgent
+from nbagent.runtime.agents import AgentWatch, RunningAgent, unheard_line
 from nbagent.runtime.contexts import PrefixInForce
 from nbagent.runtime.gauge import SessionGauge
 from nbagent.runtime.matching import CellKey
@@ -81,9 +81,9 @@ async def run_fork(
             watch.end("failed", one_line(str(error)))
             raise
         forked = _forked(done, agent, "" if folder is None else f"forks/{name}")
-        watch.end(_status(forked.outcome), "" if forked.message == STOPPED else forked.message)
         for unheard in steering:
-            ports.sink(Notice(text=f"{agent.name} had ended before it heard this: {unheard}"))
+            ports.sink(Notice(text=unheard_line(agent.name, unheard)))
+        watch.end(_status(forked.outcome), "" if forked.message == STOPPED else forked.message)
         return forked
     finally:
         if isinstance(log, Journal):

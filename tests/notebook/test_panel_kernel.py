@@ -137,6 +137,36 @@ def test_stop_steer_and_pages_work_beside_a_running_cell_by_subshell(kernel: Age
         assert panel.ask("stop")["line"] == "no turn runs; there is nothing to stop"
 
 
+def test_words_that_a_turn_did_not_hear_are_told_and_dropped_at_its_end(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([SLOW, "two"]) as fake:
+        kernel.begin(tmp_path, fake)
+        panel.hello()
+        cell = Running(kernel, agent("one"))
+        panel.until(lambda p: p["turn"]["activity"] == "writing" and p["turn"]["delivers"])
+        told = panel.command("steer", text="be  brief")
+        assert panel.reply(told)["status"] == "queued"
+        panel.ask("stop")
+        cell.result()
+        after = panel.reply(told, number=2)
+        assert (after["status"], after["line"]) == ("error", "Not heard, the turn had ended: be brief")
+        assert kernel.run(agent("two")).status == "ok"
+        assert len(fake.requests) == 2
+        assert "be  brief" not in str(sent(fake)[-1])
+
+
+def test_words_that_a_turn_heard_are_answered_again(kernel: AgentKernel, tmp_path: Path) -> None:
+    slow = reply("x", call("python", {"code": "import time; time.sleep(1)"}))
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([slow, "two"]) as fake:
+        kernel.begin(tmp_path, fake)
+        panel.hello()
+        cell = Running(kernel, agent("one"))
+        panel.until(lambda p: p["turn"]["activity"].startswith("running python") and p["turn"]["delivers"])
+        told = panel.command("steer", text="be brief")
+        assert panel.reply(told, number=2)["line"] == "The agent heard it."
+        assert cell.result().status == "ok"
+        assert "be brief" in str(sent(fake)[-1])
+
+
 def test_a_cell_that_computes_is_stopped_too(kernel: AgentKernel, tmp_path: Path) -> None:
     code = "print('GO', flush=True)\nwhile True: pass"
     with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([reply("x", call("python", {"code": code}))]) as fake:
@@ -428,8 +458,12 @@ def test_a_sub_agent_is_seen_told_something_and_stopped_beside_the_cell(kernel: 
         assert panel.ask("send", agent="sa9", text="hi")["status"] == "error"
         panel.until(lambda p: p["agents"]["rows"][0]["calls"] == 2)
         assert "Only errors." in texts(sent(fake)[2])[-1]
+        late = panel.command("send", agent="look-at-logs", text="And warnings.")
+        assert panel.reply(late)["status"] == "queued"
         assert panel.ask("stop_agent", agent=row["agent"])["status"] == "ok"
         result = cell.result()
+        assert panel.reply(late, number=2)["line"] == "Not heard, look-at-logs had ended: And warnings."
+        assert "Not heard, look-at-logs had ended: And warnings." in shown(result)
         assert result.status == "ok"
         assert "I go on without it." in shown(result)
         assert "the person stopped it" in str(sent(fake)[3]["messages"])
