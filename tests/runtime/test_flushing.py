@@ -339,3 +339,12 @@ def test_one_that_never_ends_is_ended(make_fake: Make, folder: Path) -> None:
         until_compacted(held)
         assert len(script.flush_requests) <= 6
         assert held.bodies(Compaction)
+
+
+def test_a_conversation_of_tool_results_is_compacted_once_and_not_at_its_next_turn(make_fake: Make, folder: Path) -> None:
+    """OC case 143; heartbeats do not exist here."""
+    script = Script()
+    with talk(folder, serving(make_fake, script), policy="openclaw") as held:
+        until_compacted(held)
+        held.send("go on")
+        assert (len(held.bodies(Compaction)), script.notes) == (1, 1)
