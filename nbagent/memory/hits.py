@@ -20,7 +20,7 @@ class Hit:
     """A piece found. Lines count from 1, both included; `date` is YYYY-MM-DD or "".
 
     `source` is "memory" or "sessions". `contradicts` names the hit before it that says something else of the same
-    thing, and is newer: "PATH:LINE".
+    thing: "PATH:LINE"; `older` that this one is older than it, which of an undated note nobody knows.
     """
 
     path: str
@@ -33,12 +33,20 @@ class Hit:
     source: str = "memory"
     provenance: Provenance | None = None
     contradicts: str = ""
+    older: bool = True
     why: Why = field(default_factory=Why)
 
     @property
     def place(self) -> str:
         """Return "PATH:LINE"."""
         return f"{self.path}:{self.start_line}"
+
+    @property
+    def otherwise(self) -> str:
+        """Return in words what `contradicts` says, "" when it says nothing."""
+        if not self.contradicts:
+            return ""
+        return f"{'older than ' if self.older else ''}{self.contradicts}{', which' if self.older else ''} says otherwise"
 
 
 class Hits(list[Hit]):

@@ -30,6 +30,7 @@ from nbagent.memory.index_parts import (
     IndexBusy,
     IndexQueries,
     Loaded,
+    Rows,
     word_lists,
 )  # fmt: skip
 from nbagent.memory.notes import NoteFile, daily_date
@@ -44,8 +45,8 @@ class MemoryIndex:
         self.faults: list[Diagnostic] = []
         self.path = self._wanted = path
         self._connection = self._open()
-        self.read = IndexQueries(self._connection)
-        self._known: dict[str, tuple[int, int, int, str]] | None = None
+        self.read = IndexQueries(_Reading(self._connection))
+        self._known: dict[str, tuple[int, int, int, int]] | None = None
 
     def close(self) -> None:
         """Close the file."""
@@ -55,6 +56,8 @@ class MemoryIndex:
         if self.path is None:
             return self._made(":memory:")
         for _ in range(2):
+            if self.path is None:
+                break
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 return self._made(str(self.path))
@@ -90,16 +93,16 @@ class MemoryIndex:
         (tables,) = connection.execute(ours).fetchone()
         if tables and owner != APPLICATION_ID:
             raise sqlite3.DatabaseError("it is another program's")
-        if tables and (version != SCHEMA_VERSION or _chunking(connection) != self.chunking):
-            self._drop(connection)
-            tables = 0
+        old = tables and (version != SCHEMA_VERSION or _chunking(connection) != self.chunking)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
-        if tables:
+        if tables and not old:
             connection.execute("SELECT count(*) FROM piece_words WHERE piece_words MATCH 'a'").fetchone()
             connection.execute("SELECT id FROM pieces ORDER BY id DESC LIMIT 1").fetchone()
             return
         connection.execute("BEGIN IMMEDIATE")
+        if old:
+            self._drop(connection)
         if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name='meta'").fetchone()[0]:
             for statement in TABLES.split(";"):
                 connection.execute(statement)
@@ -111,22 +114,25 @@ class MemoryIndex:
         connection.execute("COMMIT")
 
     def _drop(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
         found = connection.execute("SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite_%'")
         for name in sorted((n for (n,) in found.fetchall()), key=lambda n: n not in LISTS):
             connection.execute(f'DROP TABLE IF EXISTS "{name}"')
-        connection.execute("COMMIT")
 
     def _set_aside(self, reason: str) -> None:
         assert self.path is not None
         other = next(
             p for n in range(1, 10_000) if not (p := self.path.with_name(f"{self.path.name}.broken-{n}")).exists()
         )
-        for end in ("-wal", "-shm"):
-            with contextlib.suppress(OSError):
-                os.unlink(f"{self.path}{end}")
+        if _in_use(self.path):
+            cause = f"is no index of nbagent ({reason}) and another program has it open; an index in memory stands in"
+            self._note(cause, "close that program, then %memory reindex")
+            self.path = None
+            return
         try:
             os.replace(self.path, other)
+            for end in ("-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(f"{self.path}{end}", f"{other}{end}")
             self._note(
                 f"is no index of nbagent ({reason}); it was set aside as {other.name} and made anew", "delete it"
             )
@@ -166,7 +172,7 @@ class MemoryIndex:
         A note whose text is the same keeps its pieces. Raises sqlite3's errors as `IndexBusy`.
         """
         known = self._known = self._files() if self._known is None else self._known
-        changed = [f for f in files if (k := known.get(f.name)) is None or k[1] != f.size_bytes or k[2] != f.mtime_ns]
+        changed = [f for f in files if (k := known.get(f.name)) is None or k[1:4] != (f.size_bytes, f.mtime_ns, f.changed_ns)]
         gone = known.keys() - {f.name for f in files} if len(known) > len(files) - len(changed) else frozenset()
         if not changed and not gone:
             return Change()
@@ -181,12 +187,12 @@ class MemoryIndex:
                 self._connection.execute("ROLLBACK")
             raise IndexBusy(f"the index was not brought up to date ({error})", broken=_is_broken(error)) from error
 
-    def _files(self) -> dict[str, tuple[int, int, int, str]]:
+    def _files(self) -> dict[str, tuple[int, int, int, int]]:
         try:
-            rows = self._connection.execute("SELECT name, id, size, mtime, digest FROM files").fetchall()
+            rows = self._connection.execute("SELECT name, id, size, mtime, changed FROM files").fetchall()
         except sqlite3.Error as error:
             raise IndexBusy(f"the index cannot be read ({error})", broken=_is_broken(error)) from error
-        return {name: (i, size, mtime, digest) for name, i, size, mtime, digest in rows}
+        return {name: (i, size, mtime, changed) for name, i, size, mtime, changed in rows}
 
     def _apply(self, changed: Sequence[NoteFile], gone: Sequence[str], load: Callable[[NoteFile], Loaded]) -> Change:
         removed: list[int] = []
@@ -208,9 +214,9 @@ class MemoryIndex:
             if old and old[1] != digest:
                 removed += self._remove(old[0])
             (file_id,) = self._connection.execute(
-                "INSERT INTO files(name, size, mtime, digest) VALUES(?,?,?,?) ON CONFLICT(name) DO UPDATE SET "
-                "size=excluded.size, mtime=excluded.mtime, digest=excluded.digest RETURNING id",
-                (file.name, file.size_bytes, file.mtime_ns, digest),
+                "INSERT INTO files(name, size, mtime, changed, digest) VALUES(?,?,?,?,?) ON CONFLICT(name) DO UPDATE SET "
+                "size=excluded.size, mtime=excluded.mtime, changed=excluded.changed, digest=excluded.digest RETURNING id",
+                (file.name, file.size_bytes, file.mtime_ns, file.changed_ns, digest),
             ).fetchone()
             if not old or old[1] != digest:
                 added += self._insert(file_id, file.name, split(loaded.text, self.chunking))
@@ -296,30 +302,34 @@ class MemoryIndex:
                 self._connection.execute("ROLLBACK")
             raise IndexBusy(f"vectors were not kept ({error})", broken=_is_broken(error)) from error
 
-    def clear(self, *, without: str = "") -> None:
-        """Drop everything but the vectors, so that the next sync makes it all anew; `without` names an embedder's too.
+    def rebuild(
+        self, files: Sequence[NoteFile], load: Callable[[NoteFile], Loaded], *, without: str = ""
+    ) -> Change:
+        """Make all anew but the vectors, in one step, so that others see the old index or the new one.
 
-        An index that could not be opened before is tried again.
+        `without` names an embedder whose vectors go too. An index that could not be opened before is tried again.
+        Raises as `sync`.
         """
         self._known = None
         if self.path is None and self._wanted is not None:
             self.path = self._wanted
             self.faults.clear()
-            return self.replace(aside=False)
+            self.replace(aside=False)
         try:
-            kept = self._connection.execute(
-                "SELECT digest, embedder, vector FROM vectors WHERE embedder <> ?", (without,)
-            ).fetchall()
-            self._drop(self._connection)
-            self._prepare(self._connection)
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany("INSERT INTO vectors VALUES(?,?,?)", kept)
+            for name in LISTS:
+                self._connection.execute(f"INSERT INTO {name}({name}) VALUES('delete-all')")
+            for name in ("pieces", "sections", "files"):
+                self._connection.execute(f"DELETE FROM {name}")
+            self._connection.execute("DELETE FROM meta WHERE substr(key, 1, ?) = ?", (len(FAULT), FAULT))
+            self._connection.execute("DELETE FROM vectors WHERE embedder = ?", (without,))
+            change = self._apply(files, (), load)
             self._connection.execute("COMMIT")
+            return change
         except sqlite3.Error as error:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             raise IndexBusy(f"the index was not made anew ({error})", broken=_is_broken(error)) from error
-        return None
 
     def replace(self, *, aside: bool = True) -> None:
         """Set a file that turned out broken aside, and begin a new one; with `aside` false open what is there."""
@@ -328,7 +338,33 @@ class MemoryIndex:
         if aside and self.path is not None:
             self._set_aside("it is damaged")
         self._connection = self._open()
-        self.read = IndexQueries(self._connection)
+        self.read = IndexQueries(_Reading(self._connection))
+
+
+class _Reading:
+    """A connection that is read only through this; what fails is raised as `IndexBusy`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Sequence[object] = (), /) -> Rows:
+        """Return all rows."""
+        try:
+            return Rows(self._connection.execute(sql, parameters).fetchall())
+        except sqlite3.Error as error:
+            raise IndexBusy(f"the index cannot be read ({error})", broken=_is_broken(error)) from error
+
+
+def _in_use(path: Path) -> bool:
+    """Tell whether another connection has a database open, as far as its locks say; what is none is not in use."""
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        return "locked" in str(error)
+    return False
 
 
 def _loaded(file: NoteFile, load: Callable[[NoteFile], Loaded]) -> Loaded:
@@ -341,7 +377,7 @@ def _loaded(file: NoteFile, load: Callable[[NoteFile], Loaded]) -> Loaded:
 
 
 def _is_broken(error: sqlite3.Error) -> bool:
-    return "malformed" in str(error) or (
+    return "malformed" in str(error) or "no such" in str(error) or (
         isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
     )
 

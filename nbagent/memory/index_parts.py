@@ -12,7 +12,7 @@ from nbagent.memory.pieces import Chunking, Piece, sections
 from nbagent.memory.words import index_text
 
 APPLICATION_ID: Final = 0x6E62616D  # "nbam"
-SCHEMA_VERSION: Final = 2  # raise it whenever tables, pieces or words change: the file is then made anew
+SCHEMA_VERSION: Final = 3  # raise it whenever tables, pieces or words change: the file is then made anew
 BUSY_TIMEOUT_MS: Final = 1_000  # OpenClaw waits 5 s; here a search then reads the notes
 CACHED_SHARE: Final = 3  # vectors kept for each piece there is, before those without a piece are dropped
 FAULT: Final = "fault:"  # of `meta`, before the name of a note
@@ -20,7 +20,7 @@ FAULT: Final = "fault:"  # of `meta`, before the name of a note
 TABLES: Final = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE files(id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL,
-  digest TEXT NOT NULL);
+  changed INTEGER NOT NULL, digest TEXT NOT NULL);
 CREATE TABLE pieces(id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER NOT NULL, start_line INTEGER NOT NULL,
   end_line INTEGER NOT NULL, text TEXT NOT NULL, heading TEXT NOT NULL, label TEXT NOT NULL, date TEXT NOT NULL,
   digest BLOB NOT NULL, origin TEXT NOT NULL);
@@ -80,11 +80,19 @@ class IndexBusy(Exception):
         self.broken = broken
 
 
+class Rows(list[Any]):
+    """The rows that a statement gave."""
+
+    def fetchone(self) -> Any:
+        """Return the first, None when there is none."""
+        return self[0] if self else None
+
+
 class Connection(Protocol):
     """What is needed of an open database."""
 
-    def execute(self, sql: str, parameters: Any = ..., /) -> Any:
-        """Run a statement."""
+    def execute(self, sql: str, parameters: Any = ..., /) -> Rows:
+        """Run a statement that reads. Raises `IndexBusy`."""
         ...
 
 
@@ -167,7 +175,7 @@ class IndexQueries:
     def faults(self) -> tuple[Diagnostic, ...]:
         """Return what is wrong with the notes as they were read."""
         kept = "SELECT value FROM meta WHERE substr(key, 1, ?)=? ORDER BY key"
-        rows = self._connection.execute(kept, (len(FAULT), FAULT)).fetchall()
+        rows = self._connection.execute(kept, (len(FAULT), FAULT))
         return tuple(
             Diagnostic(path=path, line=line, cause=cause, remedy=remedy)
             for path, line, cause, remedy in (json.loads(value) for (value,) in rows)

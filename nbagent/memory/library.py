@@ -75,13 +75,13 @@ class Library:
             self._follow()
             change = self.index.sync(files, self._load)
             self._trouble.pop("index", None)
+            if change.removed or change.added:
+                self._update(change.removed, change.added)
         except IndexBusy as error:
             if error.broken and self.index.path is not None:
                 return self._replace()
             self._note("index", str(error), "until then a search reads the notes without it; try again")
             return None
-        if change.removed or change.added:
-            self._update(change.removed, change.added)
         self._embed()
         return None
 
@@ -96,11 +96,16 @@ class Library:
 
     def rebuild(self) -> None:
         """Make the index anew."""
+        files, refused = self._find()
+        self._found = tuple(refused)
         try:
-            self.index.clear(without="" if not self._other_width else self._space())
+            self.index.rebuild(files, self._load, without=self._space() if self._other_width else "")
+            self._trouble.pop("index", None)
             self._other_width = False
         except IndexBusy as error:
             self._note("index", str(error), "close other notebooks and try again")
+            if error.broken and self.index.path is not None:
+                self._replace()
         self._shelf = self._ranges = None
         self._unembedded = 1
         self._pause = 0
@@ -147,6 +152,7 @@ class Library:
                     break
             self._unembedded = None if len(missing) < batch else self._unembedded
             self._trouble.pop("embedder", None)
+            self._trouble.pop("vectors", None)
             self._failures = 0
             return self._unembedded is not None
         except EmbedderFault as error:
@@ -293,22 +299,31 @@ class Library:
         cosines = shelf.cosines(vector) if vector is not None else (None, None)
         if self._ranges is None:
             self._ranges = self.index.read.section_ranges()
-        found = self.index.find("piece_words", terms, LIST_LIMIT)
+        found = self._listed("piece_words", terms, shelf)
         covers, knows = (getattr(self.embedder, name, None) for name in ("covers", "knows"))
         signals = Signals(
             piece=shelf.spread(found),
-            window=shelf.spread(self.index.find("window_words", terms, LIST_LIMIT)),
+            window=shelf.spread(self._listed("window_words", terms, shelf)),
             section=shelf.spread_ranges(self.index.find("section_words", terms, SECTION_LIMIT), self._ranges),
             piece_vector=cosines[0], window_vector=cosines[1], covers=covers(query) if covers else 1.0, today=today,
             alone=knows is None or knows(query_terms(query)) >= KNOWN_SHARE,
         )  # fmt: skip
         ranked = rank(
-            self.recipe, Question.of(query), shelf, signals, max(PARTNERS, 2 * count),
+            self.recipe, Question.of(query, today), shelf, signals, max(PARTNERS, 2 * count),
             lambda slots: self._read_closely(query, shelf, slots, words_alike=vector is not None),
         )  # fmt: skip
         if found or not terms:
             return ranked
         return ranked + self._parts_of_words(query, {r.id for r in ranked})
+
+    def _listed(self, name: str, terms: Sequence[str], shelf: Shelf) -> list[tuple[int, float]]:
+        """Return the best of a list by words; more of them where most are copies of one another."""
+        limit = LIST_LIMIT
+        while True:
+            found = self.index.find(name, terms, limit)
+            if len(found) < limit or 2 * shelf.distinct([i for i, _ in found]) >= LIST_LIMIT:
+                return found
+            limit *= 8
 
     def _read_closely(self, query: str, shelf: Shelf, slots: Sequence[int], *, words_alike: bool) -> Closeness:
         around = shelf.around(slots, AROUND)
@@ -345,7 +360,7 @@ class Library:
                     path=row.file, start_line=row.start_line, end_line=row.end_line, score=found.score,
                     snippet=row.text[:700] if from_start else snippet(row.text, terms),
                     date=row.date, heading=row.heading, source=self.source, provenance=provenance_of(row.origin),
-                    contradicts=contradicts, why=found.why,
+                    contradicts=contradicts, older=bool(row.date), why=found.why,
                 )
             )  # fmt: skip
         return hits

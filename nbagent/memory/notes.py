@@ -43,12 +43,16 @@ class Root:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteFile:
-    """A note as found: `name` is what people and the model see; size in bytes, time in nanoseconds."""
+    """A note as found: `name` is what people and the model see; size in bytes, times in nanoseconds.
+
+    `changed_ns` is when anything of it changed, also where the time of its text was set back (as `cp -p` does).
+    """
 
     name: str
     path: Path
     size_bytes: int
     mtime_ns: int
+    changed_ns: int = 0
 
 
 def roots(folder: Path, home: Path, extra_dirs: Sequence[str] = ()) -> tuple[Root, ...]:
@@ -138,7 +142,8 @@ def _take(entry: os.DirEntry[str], root: Root, files: list[NoteFile], refused: l
         return refuse(f"has {size}, more than {MAX_NOTE_BYTES >> 20} MiB, and is not searched", "split it")
     inner = entry.path[len(str(root.folder)) + 1 :].replace(os.sep, "/")
     name = printable(root.prefix + inner)
-    files.append(NoteFile(name=name, path=Path(entry.path), size_bytes=found.st_size, mtime_ns=found.st_mtime_ns))
+    times = {"mtime_ns": found.st_mtime_ns, "changed_ns": found.st_ctime_ns}
+    files.append(NoteFile(name=name, path=Path(entry.path), size_bytes=found.st_size, **times))
     return None
 
 

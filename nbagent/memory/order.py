@@ -9,33 +9,32 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from nbagent.core.ranking import diversify, min_max, overlap
-from nbagent.memory.notes import is_evergreen
+from nbagent.memory.claims import Claim
 from nbagent.memory.pieces import date_in
-from nbagent.memory.provenance import Claim
 from nbagent.memory.words import query_terms
 
 if TYPE_CHECKING:
     from nbagent.memory.index_parts import Row
     from nbagent.memory.recall import Ranked
 
-PARTNERS: Final = 30  # better hits among which a contradicting one is looked for
+PARTNERS: Final = 200  # better hits among which a contradicting one is looked for
 PARTNER_SHARE: Final = 0.5  # of the score of the hit that it contradicts; what is found worse is about something else
 SHARED_WORDS: Final = 1 / 3  # of the shorter line, before both are taken apart; lines on the same share more
+TOGETHER: Final = 3  # lines of one contradiction that come before other hits
 SERIES: Final = 3  # so many lines of one note that differ in a number are a list
 
 _claim = lru_cache(maxsize=4_096)(Claim.of)
 
 
 def distinct(ranked: Sequence[Ranked], rows: Mapping[int, Row]) -> list[Ranked]:
-    """Leave out pieces whose text was there before, better placed."""
-    seen: set[bytes] = set()
-    kept = []
+    """Return each text once, where the best of its copies is placed; what is shown is the newest copy."""
+    newest: dict[bytes, Row] = {}
     for found in ranked:
-        digest = rows[found.id].digest
-        if digest not in seen:
-            seen.add(digest)
-            kept.append(found)
-    return kept
+        row = rows[found.id]
+        newest[row.digest] = max(newest.get(row.digest, row), row, key=_age_key)
+    first = {rows[found.id].digest: found for found in reversed(ranked)}
+    order = dict.fromkeys(rows[found.id].digest for found in ranked)
+    return [replace(first[digest], id=newest[digest].id) for digest in order]
 
 
 def diverse(ranked: list[Ranked], rows: Mapping[int, Row], count: int, *, relevance: float) -> list[Ranked]:
@@ -60,11 +59,13 @@ def with_contradictions(ranked: Sequence[Ranked], rows: Mapping[int, Row], count
     """Return the first `count` hits, older ones right behind a newer one that says something else of the same thing.
 
     With each comes the place of the newer one, "" for most. The older may have been found far behind; then one hit
-    more than `count` may come, so that neither hides the other.
+    more than `count` may come, so that neither hides the other. Of many that contradict, the newest three come first,
+    the others where there is room.
     """
     pool = ranked[:PARTNERS]
     words = {r.id: frozenset(rows[r.id].text.lower().split()) for r in pool}
     shown: list[tuple[Ranked, str]] = []
+    spare: list[tuple[Ranked, str]] = []
     placed: set[int] = set()
     for found in ranked[: max(PARTNERS, count)]:
         if len(shown) >= count:
@@ -73,14 +74,27 @@ def with_contradictions(ranked: Sequence[Ranked], rows: Mapping[int, Row], count
             continue
         least = PARTNER_SHARE * found.score
         near = [o for i, o in enumerate(pool) if i < count or o.score >= least] if found.id in words else []
-        others = [o for o in near if o.id != found.id and o.id not in placed]
-        group = [found, *_contradicting(rows[found.id], others, rows, words)][:3]
+        others = [o for o in near if o.id != found.id and o.id not in placed and _asked(o) == _asked(found)]
+        group = [found, *_contradicting(rows[found.id], others, rows, words)]
         group.sort(key=lambda r: _age_key(rows[r.id]), reverse=True)
-        newest = rows[group[0].id]
-        shown.append((group[0], ""))
-        shown += [(r, f"{newest.file}:{newest.start_line}") for r in group[1:]]
+        marked = [(r, _place_of_newer(r, group[:i], rows)) for i, r in enumerate(group)]
+        shown += marked[:TOGETHER]
+        spare += marked[TOGETHER:]
         placed.update(r.id for r in group)
+    shown += spare[: max(0, count - len(shown))]
     return shown[: count + 1] if shown[count:] and shown[count][1] else shown[:count]
+
+
+def _asked(found: Ranked) -> bool:
+    """Tell whether the query names the day of a piece: then a newer one of another day does not go before it."""
+    return "day" in found.why.parts
+
+
+def _place_of_newer(found: Ranked, newer: Sequence[Ranked], rows: Mapping[int, Row]) -> str:
+    """Return where the newest of `newer` stands that says something else, "" when all say the same."""
+    claim = _claim(rows[found.id].text)
+    place = next((rows[r.id] for r in newer if claim.contradicts(_claim(rows[r.id].text))), None)
+    return f"{place.file}:{place.start_line}" if place else ""
 
 
 def _contradicting(
@@ -125,5 +139,5 @@ def _without_numbers(text: str) -> str:
 
 
 def _age_key(row: Row) -> tuple[str, int]:
-    """Return what orders two lines by age: their day, then their place. An undated note is as old as nothing known."""
-    return (row.date, row.id) if not is_evergreen(row.file) or row.date else ("", row.id)
+    """Return what orders two lines by age: their day, then their place. Of undated notes nothing is known: the last."""
+    return (row.date, row.id)

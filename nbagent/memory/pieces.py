@@ -119,12 +119,17 @@ def _pieces(text: str) -> Iterator[Piece]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
-    """Yield paragraphs, list items, fenced code and tables with the headings over them."""
+    """Yield paragraphs, list items, fenced code and tables with the headings over them.
+
+    A heading with nothing below it, before the next that is not below it, is a block of its own.
+    """
     path: list[tuple[int, str]] = []
     date = ""
     block: list[str] = []
     start = 1
     fence: Fence | None = None
+    bare: _Block | None = None  # the last heading, while nothing stands below it
+    bare_level = 0
 
     def heading() -> str:
         return " > ".join(title for _, title in path if title)
@@ -142,15 +147,22 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
             block = []
         if title:
             level = len(title[1])
+            if bare and level <= bare_level:
+                yield bare
             path = [(depth, name) for depth, name in path if depth < level]
             path.append((level, _COMMENT.sub("", title[2] or "").strip()))
+            above = " > ".join(name for _, name in path[:-1] if name)
             date = next(filter(None, (date_in(name) for _, name in reversed(path))), "")
+            bare, bare_level = (_Block(number, [line], above, date) if path[-1][1] else None), level
         elif line.strip():
+            bare = None
             start = start if block else number
             block.append(line)
             fence = fence_opened(line)
     if block:
         yield _Block(start, block, heading(), date)
+    if bare:
+        yield bare
 
 
 def _within(start: int, lines: list[str], limit: int) -> Iterator[tuple[int, list[str]]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from nbagent.core.errors import SettingsError
 from nbagent.core.ranking import decay
+from nbagent.memory.days import Days, named_days
 from nbagent.memory.pieces import Chunking
 from nbagent.memory.words import brevity
 
@@ -44,6 +45,7 @@ class Recipe:
     author: float = 1.0  # the piece begins with a name that the question says
     when: float = 0.75  # the question asks when, and the piece has a word of time
     date: float = 1.5  # month or year in the question are those of the piece's day
+    day: float = 8.0  # the question names the piece's day; that alone makes a hit
     question: float = 0.0  # the piece ends in a question mark, so it tells nothing
     answer: float = 0.0  # the piece before it does, and is what the words found
     turn: float = 0.0  # of BM25 of the piece two before it: in talk, what the same one said last
@@ -128,7 +130,8 @@ _MONTHS: Final = (
     "december",
 )  # fmt: skip
 _MONTH: Final = re.compile(rf"(?i)\b({'|'.join(_MONTHS)})\b")
-_YEAR: Final = re.compile(r"\b((?:19|20)\d\d)\b")
+_YEAR: Final = re.compile(r"(?:\b|(?<=[^\W\da-zA-Z_]))((?:19|20)\d\d)(?:\b|(?=\s*[年년]))")
+_CJK_MONTH: Final = re.compile(r"(?<!\d)(1[0-2]|0?[1-9])\s*[月월]")
 _YEAR_MONTH: Final = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-\d\d)?\b")
 
 
@@ -157,17 +160,18 @@ class Question:
     years: frozenset[int]
     words: frozenset[str]
     brevity: float = 0.0
+    days: Days = ()
 
     @classmethod
-    def of(cls, text: str) -> Question:
-        """Read a question.
+    def of(cls, text: str, today: str = "") -> Question:
+        """Read a question that is asked `today` (YYYY-MM-DD).
 
         >>> q = Question.of("When did Anna move in May 2023?")
         >>> q.asks_when, sorted(q.months), sorted(q.years)
         (True, [5], [2023])
         """
-        numbered = _YEAR_MONTH.findall(text)
-        months = {_MONTHS.index(m.lower()) + 1 for m in _MONTH.findall(text)} | {int(m) for _, m in numbered}
+        numbered = [int(m) for _, m in _YEAR_MONTH.findall(text)] + [int(m) for m in _CJK_MONTH.findall(text)]
+        months = {_MONTHS.index(m.lower()) + 1 for m in _MONTH.findall(text)} | set(numbered)
         return cls(
             asks_when=bool(_WHEN.search(text)),
             asks_number=bool(_HOW_MANY.search(text)),
@@ -176,6 +180,7 @@ class Question:
             years=frozenset(int(y) for y in _YEAR.findall(text)),
             words=frozenset(re.findall(r"\w+", text.lower())),
             brevity=brevity(text),
+            days=named_days(text, today),
         )
 
     def names(self, label: str) -> bool:
@@ -210,6 +215,7 @@ class Why:
     """The parts of a hit's score. `keyword`, `vector` and `prior` add up before `decay` multiplies.
 
     `diversity` is what maximal marginal relevance took for likeness to better hits. `parts` are the single numbers.
+    `beside`: the piece holds no word of the query and is not like it; the pieces around it do or are.
     """
 
     keyword: float = 0.0
@@ -217,6 +223,7 @@ class Why:
     prior: float = 0.0
     decay: float = 1.0
     diversity: float = 0.0
+    beside: bool = False
     parts: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -252,6 +259,7 @@ def rank(
             return (scores - low) / (high - low)
         return np.full_like(scores, float(high > 0))
 
+    named_day = shelf.on_day(question)
     recipe = recipe.seen(0.0 if signals.piece_vector is None else signals.covers)
     keyword = {
         "piece": (recipe.piece + recipe.short * question.brevity) * stretched(signals.piece),
@@ -269,6 +277,7 @@ def rank(
         "author": recipe.author * shelf.labelled(question),
         "when": recipe.when * (shelf.has_time if question.asks_when else np.zeros(shelf.size, np.float32)),
         "date": recipe.date * shelf.dated(question),
+        "day": recipe.day * named_day,
         "question": recipe.question * shelf.asks,
         "title": recipe.title * (shelf.has_quote if question.asks_title else np.zeros(shelf.size, np.float32)),
         "number": recipe.number * (shelf.has_number if question.asks_number else np.zeros(shelf.size, np.float32)),
@@ -278,7 +287,7 @@ def rank(
     alike = np.zeros(shelf.size, bool)
     if signals.piece_vector is not None and signals.covers > 0 and signals.alone:
         alike = signals.piece_vector >= MIN_COSINE
-    found = (found | alike) & shelf.alive
+    found = (found | alike | (named_day > 0)) & shelf.alive
     factor = shelf.decay_factor(recipe, signals.today)
 
     def added() -> Array:
@@ -287,22 +296,25 @@ def rank(
 
     total = added()
     if read is not None and recipe.reads:
-        pool = _best(total, min(READ, int(found.sum())))
+        pool = _best_texts(total, READ, int(found.sum()), shelf)
         close = read(pool)
         keyword["pairs"] = recipe.pairs * shelf.placed(pool, close.pairs)
         vector["words"] = recipe.words * signals.covers * shelf.placed(pool, close.words)
         keyword["covered"] = recipe.covered * signals.covers * shelf.placed(pool, close.covered)
         total = added()
-    slots = _best(total, min(limit, int(found.sum())))
-    own = (signals.piece > 0) | alike
-    slots = [s for s in slots if own[s] or total[s] >= recipe.cut * total[slots[0]]]
+    slots = _best_texts(total, limit, int(found.sum()), shelf)
+    own = (signals.piece > 0) | alike | (named_day > 0)
+    looked_up = question.brevity > 0 and recipe.cut > 0 and any(own[s] for s in slots)
+    slots = [s for s in slots if own[s] or (not looked_up and total[s] >= recipe.cut * total[slots[0]])]
+    timed = question.days or question.months or question.years
+    newest = {s: s for s in slots} if timed else shelf.newest_copies(slots)
     return [
         Ranked(
-            id=int(shelf.ids[s]),
+            id=int(shelf.ids[newest[s]]),
             score=round(float(total[s]), 6),
             why=Why(
                 keyword=_sum(keyword, s), vector=_sum(vector, s), prior=_sum(prior, s),
-                decay=round(float(factor[s]), 4),
+                decay=round(float(factor[s]), 4), beside=not own[s],
                 parts={k: round(float(v[s]), 4) for k, v in (keyword | vector | prior).items() if v[s]},
             ),
         )
@@ -323,6 +335,19 @@ def _best(array: Array, count: int) -> list[int]:
     edge = array[best].min()
     best = np.flatnonzero(array >= edge) if count < len(array) else best  # all ties at the edge, then by order
     return [int(s) for s in best[np.lexsort((best, -array[best]))][:count]]
+
+
+def _best_texts(total: Array, limit: int, found: int, shelf: Shelf) -> list[int]:
+    """Return the best slots of those found, each text once."""
+    asked = limit
+    while True:
+        best = _best(total, min(asked, found))
+        first: dict[int, int] = {}
+        for slot in best:
+            first.setdefault(int(shelf.text_keys[slot]), slot)
+        if len(first) >= limit or asked >= found:
+            return list(first.values())[:limit]
+        asked *= 8
 
 
 def text_score(rank: float) -> float:

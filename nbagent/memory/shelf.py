@@ -61,6 +61,7 @@ class Shelf:
         self.has_number: Array = np.zeros(0, np.float32)
         self.has_quote: Array = np.zeros(0, np.float32)
         self._chars: Array = np.zeros(0, np.float32)
+        self.text_keys: Array = np.zeros(0, np.int64)  # equal for equal texts
         self._run: Array = np.zeros(0, np.int64)
         self._label: Array = np.zeros(0, np.int32)
         self._day: Array = np.zeros(0, np.int32)
@@ -91,6 +92,7 @@ class Shelf:
         self._extend("ids", [f[0] for f in found])
         self._extend("alive", [True] * len(found))
         self._extend("_chars", chars)
+        self._extend("text_keys", [hash(f[3]) for f in found])
         self._extend("log_chars", np.log1p(chars))
         self._extend("has_time", [float(has_time_word(f[3])) for f in found])
         self._extend("asks", [float(f[3].rstrip().endswith(("?", "？"))) for f in found])
@@ -302,6 +304,40 @@ class Shelf:
             return float(bool(day) and question.matches(int(day[5:7]), int(day[:4])))
 
         return self._looked_up(self._days, self._day, fits)
+
+    def on_day(self, question: Question) -> Array:
+        """Return 1 for pieces of a day that the question names."""
+        days = set(question.days)
+
+        def fits(day: str) -> float:
+            if not day or not days:
+                return 0.0
+            year, month, number = int(day[:4]), int(day[5:7]), int(day[8:10])
+            return float((year, month, number) in days or (0, month, number) in days)
+
+        return self._looked_up(self._days, self._day, fits)
+
+    def newest_copies(self, slots: Sequence[int]) -> dict[int, int]:
+        """Return for each slot the one that holds the same text and has the latest day, of equal days the last."""
+        import numpy as np
+
+        wanted = np.asarray([self.text_keys[s] for s in slots], np.int64)
+        copies = np.flatnonzero(np.isin(self.text_keys, wanted) & self.alive)
+        days = list(self._days)
+        newest: dict[int, int] = {}
+        for slot in copies.tolist():
+            key = int(self.text_keys[slot])
+            old = newest.get(key)
+            if old is None or days[self._day[slot]] >= days[self._day[old]]:
+                newest[key] = slot
+        return {s: newest.get(int(self.text_keys[s]), s) for s in slots}
+
+    def distinct(self, ids: Sequence[int]) -> int:
+        """Return how many different texts these pieces have."""
+        import numpy as np
+
+        at, known = self.slots(np.asarray(ids, np.int64))
+        return len(np.unique(self.text_keys[at[known]])) if len(ids) else 0
 
     def decay_factor(self, recipe: Recipe, today: str) -> Array:
         """Return the factor by which age lowers each piece: 1 for undated ones, and for all where decay is off."""

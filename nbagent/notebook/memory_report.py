@@ -25,6 +25,8 @@ class WhyView(Protocol):
     def decay(self) -> float: ...
     @property
     def diversity(self) -> float: ...
+    @property
+    def beside(self) -> bool: ...
 
 
 class HitView(Protocol):
@@ -44,6 +46,8 @@ class HitView(Protocol):
     def date(self) -> str: ...
     @property
     def contradicts(self) -> str: ...
+    @property
+    def otherwise(self) -> str: ...
     @property
     def provenance(self) -> Any: ...
     @property
@@ -119,8 +123,8 @@ class MemoryHits(Sequence[HitView]):
             lines = str(hit.start_line) if hit.start_line == hit.end_line else f"{hit.start_line}-{hit.end_line}"
             head = [f"{number}. {hit.path}:{lines}", hit.date, f"{hit.score:.2f}", _origin(hit.provenance)]
             pieces.append(Line(text=" · ".join(filter(None, head)), strong=True))
-            if hit.contradicts:
-                pieces.append(Line(text=f"older than {hit.contradicts}, which says otherwise"))
+            if hit.otherwise:
+                pieces.append(Line(text=hit.otherwise))
             pieces.append(Code(text=hit.snippet))
             pieces.append(Line(text=why_words(hit.why), dim=True))
         return [*pieces, *notes]
@@ -148,7 +152,8 @@ def why_words(why: WhyView) -> str:
     named = (("keyword", why.keyword), ("vector", why.vector), ("prior", why.prior), ("diversity", why.diversity))
     words = [f"{name} {value:.2f}" for name, value in named if value]
     age = f", age ×{why.decay:.2f}" if why.decay != 1 else ""
-    return " + ".join(words).replace("+ diversity -", "- diversity ") + age
+    beside = "; no word of the query in it, but beside it" if why.beside else ""
+    return " + ".join(words).replace("+ diversity -", "- diversity ") + age + beside
 
 
 @displayable

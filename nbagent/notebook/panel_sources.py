@@ -36,7 +36,7 @@ class SessionMemory:
             HitRow(
                 path=hit.path, relative=self._relative(hit.path, session), start_line=hit.start_line,
                 end_line=hit.end_line, score=round(hit.score, 4), snippet=hit.snippet, date=hit.date,
-                why=f"older than {hit.contradicts}, which says otherwise" if hit.contradicts else why_words(hit.why),
+                why=hit.otherwise or why_words(hit.why),
             )
             for hit in hits
         )  # fmt: skip

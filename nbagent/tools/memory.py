@@ -204,7 +204,7 @@ def hits_text(hits: Sequence[Hit], limit_chars: int) -> str:
         lines = f"{hit.start_line}" if hit.start_line == hit.end_line else f"{hit.start_line}-{hit.end_line}"
         facts = [hit.date, hit.heading, _origin(hit)]
         head = f"{number}. {hit.path}:{lines}" + "".join(f" · {f}" for f in facts if f)
-        old = f"\n   (older than {hit.contradicts}, which says otherwise)" if hit.contradicts else ""
+        old = f"\n   ({hit.otherwise})" if hit.contradicts else ""
         part = f"{head}{old}\n{hit.snippet}"
         if number > 1 and len(part) > room:
             parts.append(f"[{len(hits) - number + 1} more hits; ask for fewer, or more precisely]")

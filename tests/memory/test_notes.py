@@ -12,9 +12,10 @@ import pytest
 
 from nbagent.core.errors import JournalUnwritable, UserError
 from nbagent.memory import notes
+from nbagent.memory.claims import contradict
 from nbagent.memory.memory import Memory
 from nbagent.memory.notes import MAX_NOTE_BYTES, append, read_note
-from nbagent.memory.provenance import Provenance, as_item, contradict, provenance_of
+from nbagent.memory.provenance import Provenance, as_item, provenance_of
 from nbagent.memory.startup import cut_log, cut_note
 from nbagent.notebook.memory_report import MemoryAdded
 from tests.memory.desk import Desk, snippets

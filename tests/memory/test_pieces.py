@@ -133,3 +133,8 @@ def test_a_long_line_loses_nothing_but_blanks(line: str) -> None:
     pieces = split(line, "pieces")
     assert "".join("".join(p.text for p in pieces).split()) == "".join(line.split())
     assert all(weight(p.text) <= 800 for p in pieces)
+
+
+def test_a_heading_without_text_is_a_piece_and_one_with_text_is_none() -> None:
+    found = [(p.start_line, p.text, p.heading) for p in split("# A\n## 决定采用灰度发布\n## B\n\ntext\n### C\n# D\n", "pieces")]
+    assert found == [(2, "## 决定采用灰度发布", "A"), (5, "text", "A > B"), (6, "### C", "A > B"), (7, "# D", "")]
