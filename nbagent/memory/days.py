@@ -26,6 +26,31 @@ _AGO: Final = (
 )
 
 
+_WHOLE_MONTH: Final = re.compile(rf"(?i)\b({'|'.join(_MONTHS)})\b")
+_YEAR: Final = re.compile(r"(?:\b|(?<=[^\W\da-zA-Z_]))((?:19|20)\d\d)(?:\b|(?=\s*[年년]))")
+_YEAR_MONTH: Final = re.compile(r"\b(?:19|20)\d\d-(\d\d)(?:-\d\d)?\b")
+_CJK_MONTH: Final = re.compile(r"(?<!\d)(1[0-2]|0?[1-9])\s*[月월]")
+
+
+def named_months(text: str) -> frozenset[int]:
+    """Return the months that `text` names, 1 to 12.
+
+    >>> sorted(named_months("in May, 2026-03 or 11月"))
+    [3, 5, 11]
+    """
+    numbers = [int(m) for m in _YEAR_MONTH.findall(text) + _CJK_MONTH.findall(text)]
+    return frozenset([*(_number(m) for m in _WHOLE_MONTH.findall(text)), *numbers])
+
+
+def named_years(text: str) -> frozenset[int]:
+    """Return the years from 1900 to 2099 that `text` names.
+
+    >>> sorted(named_years("2025, or 2026年3月"))
+    [2025, 2026]
+    """
+    return frozenset(int(y) for y in _YEAR.findall(text))
+
+
 def named_days(text: str, today: str = "") -> Days:
     """Return the real days that `text` names; "yesterday" and the like only where `today` is known (YYYY-MM-DD).
 

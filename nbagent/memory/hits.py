@@ -46,7 +46,9 @@ class Hit:
         """Return in words what `contradicts` says, "" when it says nothing."""
         if not self.contradicts:
             return ""
-        return f"{'older than ' if self.older else ''}{self.contradicts}{', which' if self.older else ''} says otherwise"
+        if self.older:
+            return f"older than {self.contradicts}, which says otherwise"
+        return f"{self.contradicts} says otherwise"
 
 
 class Hits(list[Hit]):

@@ -56,8 +56,6 @@ class MemoryIndex:
         if self.path is None:
             return self._made(":memory:")
         for _ in range(2):
-            if self.path is None:
-                break
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 return self._made(str(self.path))
@@ -66,9 +64,11 @@ class MemoryIndex:
                     remedy = "check disk, permissions and other programs, then %memory reindex"
                     self._note(f"cannot be used ({error}); an index in memory stands in", remedy)
                     break
-                self._set_aside(str(error))
+                if not self._set_aside(str(error)):
+                    break
             except sqlite3.DatabaseError as error:
-                self._set_aside(str(error))
+                if not self._set_aside(str(error)):
+                    break
             except OSError as error:
                 self._note(f"cannot be made ({error.strerror})", "check disk and permissions")
                 break
@@ -118,7 +118,8 @@ class MemoryIndex:
         for name in sorted((n for (n,) in found.fetchall()), key=lambda n: n not in LISTS):
             connection.execute(f'DROP TABLE IF EXISTS "{name}"')
 
-    def _set_aside(self, reason: str) -> None:
+    def _set_aside(self, reason: str) -> bool:
+        """Give the file another name, with what belongs to it; return False where another program has it open."""
         assert self.path is not None
         other = next(
             p for n in range(1, 10_000) if not (p := self.path.with_name(f"{self.path.name}.broken-{n}")).exists()
@@ -127,7 +128,7 @@ class MemoryIndex:
             cause = f"is no index of nbagent ({reason}) and another program has it open; an index in memory stands in"
             self._note(cause, "close that program, then %memory reindex")
             self.path = None
-            return
+            return False
         try:
             os.replace(self.path, other)
             for end in ("-wal", "-shm"):
@@ -138,6 +139,7 @@ class MemoryIndex:
             )
         except OSError as error:
             self._note(f"is broken and cannot be renamed ({error.strerror})", "delete it")
+        return True
 
     def _note(self, cause: str, remedy: str) -> None:
         self.faults.append(Diagnostic(path=str(self.path), line=None, cause=cause, remedy=remedy))
@@ -172,7 +174,7 @@ class MemoryIndex:
         A note whose text is the same keeps its pieces. Raises sqlite3's errors as `IndexBusy`.
         """
         known = self._known = self._files() if self._known is None else self._known
-        changed = [f for f in files if (k := known.get(f.name)) is None or k[1:4] != (f.size_bytes, f.mtime_ns, f.changed_ns)]
+        changed = [f for f in files if known.get(f.name, ())[1:] != (f.size_bytes, f.mtime_ns, f.changed_ns)]
         gone = known.keys() - {f.name for f in files} if len(known) > len(files) - len(changed) else frozenset()
         if not changed and not gone:
             return Change()
@@ -214,8 +216,9 @@ class MemoryIndex:
             if old and old[1] != digest:
                 removed += self._remove(old[0])
             (file_id,) = self._connection.execute(
-                "INSERT INTO files(name, size, mtime, changed, digest) VALUES(?,?,?,?,?) ON CONFLICT(name) DO UPDATE SET "
-                "size=excluded.size, mtime=excluded.mtime, changed=excluded.changed, digest=excluded.digest RETURNING id",
+                "INSERT INTO files(name, size, mtime, changed, digest) VALUES(?,?,?,?,?) ON CONFLICT(name) DO "
+                "UPDATE SET size=excluded.size, mtime=excluded.mtime, changed=excluded.changed, digest=excluded.digest "
+                "RETURNING id",
                 (file.name, file.size_bytes, file.mtime_ns, file.changed_ns, digest),
             ).fetchone()
             if not old or old[1] != digest:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from nbagent.core.errors import SettingsError
 from nbagent.core.ranking import decay
-from nbagent.memory.days import Days, named_days
+from nbagent.memory.days import Days, named_days, named_months, named_years
 from nbagent.memory.pieces import Chunking
 from nbagent.memory.words import brevity
 
@@ -125,14 +125,6 @@ _TIME_WORD: Final = re.compile(
     r"evening|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|september|"
     r"october|november|december|since|recently|(?:19|20)\d\d)\b|昨天|今天|明天|上周|去年|今年|昨日|今日|어제|오늘|작년"
 )
-_MONTHS: Final = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december",
-)  # fmt: skip
-_MONTH: Final = re.compile(rf"(?i)\b({'|'.join(_MONTHS)})\b")
-_YEAR: Final = re.compile(r"(?:\b|(?<=[^\W\da-zA-Z_]))((?:19|20)\d\d)(?:\b|(?=\s*[年년]))")
-_CJK_MONTH: Final = re.compile(r"(?<!\d)(1[0-2]|0?[1-9])\s*[月월]")
-_YEAR_MONTH: Final = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-\d\d)?\b")
 
 
 def find_preset(name: str) -> Recipe:
@@ -170,14 +162,12 @@ class Question:
         >>> q.asks_when, sorted(q.months), sorted(q.years)
         (True, [5], [2023])
         """
-        numbered = [int(m) for _, m in _YEAR_MONTH.findall(text)] + [int(m) for m in _CJK_MONTH.findall(text)]
-        months = {_MONTHS.index(m.lower()) + 1 for m in _MONTH.findall(text)} | set(numbered)
         return cls(
             asks_when=bool(_WHEN.search(text)),
             asks_number=bool(_HOW_MANY.search(text)),
             asks_title=bool(_TITLE.search(text)),
-            months=frozenset(months),
-            years=frozenset(int(y) for y in _YEAR.findall(text)),
+            months=named_months(text),
+            years=named_years(text),
             words=frozenset(re.findall(r"\w+", text.lower())),
             brevity=brevity(text),
             days=named_days(text, today),

@@ -26,11 +26,20 @@ _HUMPS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _IDENTIFIER: Final = re.compile(r"_|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 
 
+_SIGNED: Final = re.compile(r"(?<!\w)([A-Za-z])(#|\+\+)(?!\w)")
+_SIGNS: Final = {"#": "sharp", "++": "plusplus"}
+
+
 def normal(text: str) -> str:
-    """Return `text` with wide and composed forms made one (NFKC) and without NUL, which would end it for SQLite."""
+    """Return `text` with wide and composed forms made one (NFKC) and without NUL, which would end it for SQLite.
+
+    Names like C# and C++ become words.
+    """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
         text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be stored
+    if "#" in text or "++" in text:
+        text = _SIGNED.sub(lambda found: found[1] + _SIGNS[found[2]], text)
     return text.replace("\0", " ")
 
 

@@ -30,6 +30,7 @@ from nbagent.memory.recall import (
 )
 from nbagent.memory.shelf import Shelf
 from nbagent.memory.words import query_terms
+from nbagent.notebook.memory_report import MemoryHits
 from nbagent.store.settings_keys import MEMORY_PRESETS
 from tests.memory.desk import Desk, WordsEmbedder, snippets
 
@@ -328,9 +329,24 @@ def test_nonsense_and_what_no_note_is_on_finds_nothing(desk: Desk, query: str) -
 def test_what_only_stands_far_from_the_word_is_no_hit(desk: Desk) -> None:
     lines = ["The target column is churn.", "Region codes follow ISO.", "The TTL is 30 s.", "Redis holds sessions.", "We deploy on Fridays."]
     desk.note("MEMORY.md", "".join(f"- {line}\n" for line in lines))
-    assert snippets(desk.open(embedder_name="static"), "TTL") == [f"- {lines[i]}" for i in (2, 1, 3)] or [
-        f"- {lines[i]}" for i in (2, 3, 1)
-    ]
+    for embedder in ("static", "none"):
+        assert snippets(desk.open(embedder_name=embedder), "TTL") == ["- The TTL is 30 s."]
+
+
+def test_of_a_question_what_stands_beside_its_words_is_told_from_what_holds_them(desk: Desk) -> None:
+    desk.note("memory/a.md", "- Ben: Anna, which port did you choose for it?\n- 8080, since nothing was there.\n- good\n")
+    hits = desk.open().search("Which port did Anna choose for the new server?")
+    beside = {h.snippet: h.why.beside for h in hits}
+    assert beside["- Ben: Anna, which port did you choose for it?"] is False
+    assert beside["- 8080, since nothing was there."] is True
+    assert "no word of the query in it" in repr(MemoryHits("x", hits))
+
+
+@pytest.mark.parametrize(("query", "line"), [("C#", "- The client is in C#"), ("C++", "- The core is in C++")])
+def test_languages_with_signs_in_their_names_are_found(desk: Desk, query: str, line: str) -> None:
+    desk.note("memory/a.md", "- The client is in C#\n- The core is in C++\n- Section C is empty\n- The C shell\n")
+    for embedder in ("static", "none"):
+        assert snippets(desk.open(embedder_name=embedder), query) == [line]
 
 
 def test_a_word_looked_up_comes_before_its_long_neighbours(desk: Desk) -> None:
