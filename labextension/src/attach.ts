@@ -12,6 +12,7 @@ import { TARGET, type FrontMessage } from './protocol.js';
 import { AgentSession } from './session.js';
 
 const STOP_WAIT_MS = 1000;
+const LINE_STAYS_MS = 20_000;
 
 export interface AttachOptions {
   context: ISessionContext;
@@ -25,7 +26,8 @@ export class Attachment implements IDisposable {
     const { context } = _options;
     this.session = new AgentSession({
       interrupt: () => void context.session?.kernel?.interrupt(),
-      stopWaitMs: STOP_WAIT_MS
+      stopWaitMs: STOP_WAIT_MS,
+      lineStaysMs: LINE_STAYS_MS
     });
     context.kernelChanged.connect(this._onKernel, this);
     context.statusChanged.connect(this._onStatus, this);

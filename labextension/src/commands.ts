@@ -56,12 +56,14 @@ export function addCommands(options: CommandOptions): readonly string[] {
     session => session?.undoCompaction(),
     session => session.state.compaction.entry !== ''
   );
-  add(
-    'nbagent:stop-turn',
-    trans.__('Stop the Running Turn'),
-    session => session?.stop(),
-    session => session.state.turn.status !== 'idle'
-  );
+  add('nbagent:stop-turn', trans.__('Stop the Running Turn'), session => {
+    if (session?.state.turn.status !== 'idle') {
+      return session?.stop();
+    }
+    show(); // a shortcut is answered also when there is nothing to do
+    session.say(trans.__('No turn is running; there is nothing to stop.'));
+    return undefined;
+  });
   tellChanges(commands, follower);
   return ids;
 }

@@ -13,7 +13,8 @@ export function percent(part: number, whole: number): number {
   return Math.max(1, Math.round((100 * part) / whole));
 }
 
-/** Return an amount of US dollars: cents from a cent on, else four places. */
+/** Return an amount of US dollars as the reports write it: four places below ten dollars, two above. */
 export function dollars(usd: number): string {
-  return `$${usd.toFixed(usd !== 0 && usd < 0.01 ? 4 : 2)}`;
+  const places = usd < 10 ? 4 : 2;
+  return `$${usd.toLocaleString('en-US', { minimumFractionDigits: places, maximumFractionDigits: places })}`;
 }

@@ -57,7 +57,9 @@ export function panelHost(
       if (notebook && index >= 0) {
         notebook.activeCellIndex = index;
         void notebook.scrollToItem(index);
+        return true;
       }
+      return false;
     }
   };
 }

@@ -83,7 +83,7 @@ function activate(
   }
   tellQuestions(app, follower, trans, () => {
     show();
-    widget.node.scrollTop = 0; // where the question is
+    widget.showTop(); // where the question is
   });
   openFromWidgets(app, tracker, canOpen);
   // Loads the schema, and with it the shortcuts; there is nothing to set.

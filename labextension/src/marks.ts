@@ -12,6 +12,11 @@ import type { AgentSession } from './session.js';
 
 const ASK_WAIT_MS = 200;
 
+/** Tell whether a cell of this source is one of the agent's: `%%agent` is its first line that is not empty. */
+export function isAgentCell(source: string): boolean {
+  return /^(?:[^\S\n]*\n)*%%agent(?:\s|$)/.test(source);
+}
+
 export class CellMarks implements IDisposable {
   constructor(
     private _panel: NotebookPanel,
@@ -23,6 +28,7 @@ export class CellMarks implements IDisposable {
     void _panel.context.ready.then(() => {
       if (!this._disposed) {
         _panel.content.model?.cells.changed.connect(this._ask, this);
+        _panel.content.model?.contentChanged.connect(this._onContent, this);
         this._ask();
       }
     });
@@ -35,7 +41,24 @@ export class CellMarks implements IDisposable {
   dispose(): void {
     this._disposed = true;
     clearTimeout(this._timer);
+    clearTimeout(this._looking);
     Signal.clearData(this);
+  }
+
+  /** Cells that were edited may have become the agent's, or are not any more. */
+  private _onContent(): void {
+    this._looking ||= window.setTimeout(() => {
+      this._looking = 0;
+      if (!this._disposed && this._agentCells().join(' ') !== this._asked) {
+        this._ask();
+      }
+    }, ASK_WAIT_MS);
+  }
+
+  private _agentCells(): string[] {
+    return this._panel.content.widgets
+      .filter(cell => isAgents(cell))
+      .map(cell => cell.model.id);
   }
 
   /** Ask for the turns of the cells soon, once for all that changes until then. */
@@ -43,9 +66,8 @@ export class CellMarks implements IDisposable {
     clearTimeout(this._timer);
     this._timer = window.setTimeout(() => {
       if (!this._disposed) {
-        const ids = this._panel.content.widgets
-          .filter(cell => cell.model.type === 'code')
-          .map(cell => cell.model.id);
+        const ids = this._agentCells();
+        this._asked = ids.join(' ');
         void this._session.lookAtCells(ids);
         this._draw();
       }
@@ -59,19 +81,24 @@ export class CellMarks implements IDisposable {
   }
 
   private _draw(): void {
-    const cells = (this._drawn = this._session.cells);
+    this._drawn = this._session.cells;
     for (const cell of this._panel.content.widgets) {
-      const row = cells.get(cell.model.id);
+      const row = this._row(cell);
       if (!cell.isPlaceholder()) {
         this._mark(cell, row);
       } else if (row !== undefined) {
         void cell.ready.then(() => {
           if (!this._disposed && !cell.isDisposed) {
-            this._mark(cell, this._session.cells.get(cell.model.id));
+            this._mark(cell, this._row(cell));
           }
         });
       }
     }
+  }
+
+  /** The turn of a cell; none when it is no cell of the agent any more. */
+  private _row(cell: Cell): TurnRow | undefined {
+    return isAgents(cell) ? this._session.cells.get(cell.model.id) : undefined;
   }
 
   private _mark(cell: Cell, row: TurnRow | undefined): void {
@@ -102,5 +129,14 @@ export class CellMarks implements IDisposable {
 
   private _disposed = false;
   private _timer = 0;
+  private _looking = 0;
+  private _asked = '';
   private _drawn: ReadonlyMap<string, TurnRow> | null = null;
+}
+
+function isAgents(cell: Cell): boolean {
+  return (
+    cell.model.type === 'code' &&
+    isAgentCell(cell.model.sharedModel.getSource())
+  );
 }

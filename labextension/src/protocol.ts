@@ -14,6 +14,27 @@ export const MAX_CELLS = 200;
 export const PAGE_ROWS = 50;
 export const MAX_PAGE_ROWS = 200;
 
+/** What a context holds, in the order of `%context`; each has a colour of its own. */
+export const CATEGORIES: readonly string[] = [
+  'system',
+  'tools',
+  'skills',
+  'memory',
+  'instructions',
+  'summary',
+  'messages',
+  'thinking',
+  'images',
+  'tool results',
+  'notebook',
+  'other'
+];
+
+/** The hues of `%context` for them, in the same order: far apart for neighbours. */
+export const HUES: readonly number[] = [
+  210, 30, 120, 280, 0, 180, 55, 330, 90, 250, 150, 15
+];
+
 export type Json = null | boolean | number | string | Json[] | JsonObject;
 export type JsonObject = { [key: string]: Json };
 
@@ -28,6 +49,8 @@ export interface SessionPart {
 export interface GaugePart {
   readonly model: string;
   readonly policy: string;
+  /** The policies there are; empty from an older kernel. */
+  readonly policies: readonly string[];
   readonly mode: string;
   readonly windowTokens: number;
   readonly thresholdTokens: number;
@@ -361,6 +384,21 @@ function numberOrNull(value: unknown): number | null {
   return typeof value === 'number' && Number.isFinite(value) ? value : null;
 }
 
+function texts(value: unknown): readonly string[] {
+  return Array.isArray(value)
+    ? value.filter(item => typeof item === 'string')
+    : [];
+}
+
+/** Return the sizes in the order of CATEGORIES, what is not known last, whatever came first on the wire. */
+function categories(sizes: JsonObject): readonly (readonly [string, number])[] {
+  const place = (name: string): number =>
+    CATEGORIES.includes(name) ? CATEGORIES.indexOf(name) : CATEGORIES.length;
+  return Object.entries(sizes)
+    .map(([name, size]) => [name, number(size)] as const)
+    .sort(([a], [b]) => place(a) - place(b));
+}
+
 function rows<Row>(
   value: unknown,
   read: (row: JsonObject) => Row
@@ -400,14 +438,13 @@ const PARTS: { [K in keyof PanelState]: (p: JsonObject) => PanelState[K] } = {
   gauge: p => ({
     model: text(p.model),
     policy: text(p.policy),
+    policies: texts(p.policies),
     mode: text(p.mode),
     windowTokens: number(p.window_tokens),
     thresholdTokens: number(p.threshold_tokens),
     usedTokens: number(p.used_tokens),
     level: number(p.level),
-    categories: Object.entries(object(p.categories)).map(
-      ([name, size]) => [name, number(size)] as const
-    ),
+    categories: categories(object(p.categories)),
     cacheHitRate: numberOrNull(p.cache_hit_rate),
     costUsd: number(p.cost_usd),
     estimated: p.estimated !== false

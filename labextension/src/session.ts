@@ -38,6 +38,8 @@ export interface SessionHost {
   interrupt: () => void;
   /** After how many milliseconds a stop that is not answered becomes an interrupt. */
   stopWaitMs: number;
+  /** For how many milliseconds a line that is no error stays; without it, until another comes. */
+  lineStaysMs?: number;
 }
 
 /** Commands that run; the panel disables what would send them twice. */
@@ -118,6 +120,23 @@ export class AgentSession {
     return this._preview;
   }
 
+  /** Why the preview must not be applied: the conversation moved since, or a turn runs now; '' when it may. */
+  get outdated(): '' | 'moved' | 'running' {
+    if (this._preview === null) {
+      return '';
+    }
+    if (this.state.turn.status !== 'idle') {
+      return 'running';
+    }
+    const of = this._previewOf ?? this._place();
+    return of === this._place() ? '' : 'moved';
+  }
+
+  /** The number of the turn that was broken off when the last kernel ended; 0 when none was. */
+  get brokenOff(): number {
+    return this._brokenOff;
+  }
+
   /** The hand-off note as it is edited. */
   get note(): string {
     return this._note;
@@ -140,6 +159,12 @@ export class AgentSession {
   /** Talk with another kernel; null when there is none. */
   connect(link: Link | null): void {
     this._link?.changed.disconnect(this._onLink, this);
+    const { status, number } = this.state.turn;
+    if (link !== null) {
+      this._brokenOff = 0;
+    } else if (status !== 'idle') {
+      this._brokenOff = number;
+    }
     this._link = link;
     this._forget();
     link?.changed.connect(this._onLink, this);
@@ -156,6 +181,10 @@ export class AgentSession {
   /** Say a line to the person. */
   say(text: string, error = false): void {
     this._line = { text, error };
+    clearTimeout(this._lineTimer);
+    if (text !== '' && !error && this._host.lineStaysMs !== undefined) {
+      this._lineTimer = setTimeout(() => this.say(''), this._host.lineStaysMs);
+    }
     this._changed.emit();
   }
 
@@ -163,9 +192,20 @@ export class AgentSession {
 
   /** Have the hand-off note written, to be edited; nothing is changed. */
   async previewCompaction(focus = ''): Promise<void> {
-    const reply = await this._only('preview', 'preview_compaction', { focus });
+    let place: string | null = this._place();
+    const reply = await this._only(
+      'preview',
+      'preview_compaction',
+      { focus },
+      line => {
+        place = null; // written when the turn has ended
+        this.say(line);
+      }
+    );
     if (reply !== null) {
       this._preview = readCompaction(reply.result);
+      this._previewOf = place;
+      this._settle();
       this._note = this._preview.note;
       this._changed.emit();
     }
@@ -177,7 +217,7 @@ export class AgentSession {
   }
 
   dropPreview(): void {
-    this._preview = null;
+    this._preview = this._previewOf = null;
     this._note = '';
     this._changed.emit();
   }
@@ -304,9 +344,26 @@ export class AgentSession {
 
   // -------------------------------------------------------------- inside
 
+  /** Where the conversation is: the turn and the compaction in force. */
+  private _place(): string {
+    return `${this.state.tree.leaf} ${this.state.compaction.entry}`;
+  }
+
+  /** Know what the preview is of, as soon as no turn runs. */
+  private _settle(): void {
+    if (this._preview !== null && this.state.turn.status === 'idle') {
+      this._previewOf ??= this._place();
+    }
+  }
+
   private _onLink(): void {
-    const { catalog, tree, approval } = this.state;
+    const { catalog, tree, approval, turn } = this.state;
     if (this.phase === 'ready') {
+      this._settle();
+      if (turn.status === 'running' && !this._running && !this._line.error) {
+        this.say(''); // it was of the turn before
+      }
+      this._running = turn.status !== 'idle';
       if (catalog.revision !== this._catalogRevision) {
         this._catalogRevision = catalog.revision;
         void this.catalog.refresh();
@@ -334,6 +391,8 @@ export class AgentSession {
     this._catalogRevision = this._treeRevision = -1;
     this._approval = this._question = '';
     this._found = this._opened = this._preview = null;
+    this._previewOf = null;
+    this._running = false;
     this._note = '';
     this._cells = new Map();
     this._cellsTicket++;
@@ -344,7 +403,8 @@ export class AgentSession {
   private async _only(
     what: Busy,
     name: string,
-    fields: JsonObject
+    fields: JsonObject,
+    queued?: (line: string) => void
   ): Promise<Reply | null> {
     if (this._busy.has(what)) {
       return null;
@@ -352,7 +412,7 @@ export class AgentSession {
     this._busy.add(what);
     this._changed.emit();
     try {
-      return await this._ask(name, fields);
+      return await this._ask(name, fields, queued);
     } finally {
       this._busy.delete(what);
       this._changed.emit();
@@ -360,12 +420,16 @@ export class AgentSession {
   }
 
   /** Run a command and say its line; returns null when it failed, or the kernel is another by then. */
-  private async _ask(name: string, fields: JsonObject): Promise<Reply | null> {
+  private async _ask(
+    name: string,
+    fields: JsonObject,
+    queued: (line: string) => void = line => this.say(line)
+  ): Promise<Reply | null> {
     const link = this._link;
     if (link === null) {
       return null;
     }
-    const reply = await link.run(name, fields, line => this.say(line));
+    const reply = await link.run(name, fields, queued);
     if (link !== this._link) {
       return null;
     }
@@ -405,6 +469,11 @@ export class AgentSession {
   private _opened: ReadResult | null = null;
   private _preview: CompactionResult | null = null;
   private _note = '';
+  /** What the preview is of; null while that is not known. */
+  private _previewOf: string | null = null;
+  private _brokenOff = 0;
+  private _running = false;
+  private _lineTimer: ReturnType<typeof setTimeout> | undefined;
   private _looking = false;
   private _question = '';
   private _approval = '';

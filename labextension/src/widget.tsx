@@ -59,6 +59,11 @@ export class AgentPanel extends ReactWidget {
     });
   }
 
+  /** Scroll to the top. */
+  showTop(): void {
+    this.node.querySelector('.nbagent-Scroll')?.scrollTo(0, 0);
+  }
+
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
     this.update();

@@ -17,7 +17,7 @@ export interface Desk {
 }
 
 /** Return a desk with a link that has greeted; `ready` after the snapshot. */
-export function desk(ready = true): Desk {
+export function desk(ready = true, lineStaysMs?: number): Desk {
   const sent: FrontMessage[] = [];
   let ids = 0;
   let interrupts = 0;
@@ -30,7 +30,8 @@ export function desk(ready = true): Desk {
   });
   const session = new AgentSession({
     interrupt: () => interrupts++,
-    stopWaitMs: 5
+    stopWaitMs: 5,
+    ...(lineStaysMs === undefined ? {} : { lineStaysMs })
   });
   session.connect(link);
   link.receive({ kind: 'welcome', version: 1, least: 1, package: '0.1.0' });

@@ -6,6 +6,7 @@ import { renderToStaticMarkup } from 'react-dom/server';
 
 import { Panel } from '../src/components/Panel.js';
 import { branchDepths } from '../src/components/Turns.js';
+import { isAgentCell } from '../src/marks.js';
 import { dollars, percent, tokens } from '../src/format.js';
 import { readTurns, type JsonObject } from '../src/protocol.js';
 import type { AgentSession } from '../src/session.js';
@@ -32,7 +33,7 @@ function drawn(
       session,
       notebook,
       trans,
-      host: { openHit: () => undefined, showCell: () => undefined },
+      host: { openHit: () => undefined, showCell: () => false },
       open: {
         context: true,
         compaction: true,
@@ -200,6 +201,162 @@ test('figures are short', () => {
   assert.equal(percent(1, 200000), 1);
   assert.equal(percent(5, 0), 0);
   assert.equal(dollars(0.00123), '$0.0012');
-  assert.equal(dollars(0), '$0.00');
-  assert.equal(dollars(1.239), '$1.24');
+  assert.equal(dollars(0), '$0.0000');
+  assert.equal(dollars(1.239), '$1.2390');
+  assert.equal(dollars(1234.567), '$1,234.57');
+});
+
+test('a cell is one of the agent by its first line that is not empty', () => {
+  for (const source of [
+    '%%agent',
+    '\n  \n%%agent -q\nhow many?',
+    '%%agent\n'
+  ]) {
+    assert.equal(isAgentCell(source), true, source);
+  }
+  for (const source of [
+    '',
+    '# %%agent',
+    ' %%agent',
+    '%%agents',
+    'x\n%%agent'
+  ]) {
+    assert.equal(isAgentCell(source), false, source);
+  }
+});
+
+test('a category has its colour and its place, whatever came first on the wire', () => {
+  const { session, link } = desk();
+  const colours = (): Record<string, string> =>
+    Object.fromEntries(
+      [
+        ...drawn(session).matchAll(
+          /background:hsl\((\d+)[^>]*><\/span>([a-z ]+)</g
+        )
+      ].map(([, colour, name]) => [name ?? '', colour ?? ''])
+    );
+  const before = colours();
+  const parts = structuredClone(obj(bundle('state').parts));
+  obj(parts.gauge).categories = { messages: 5, 'tool results': 4, system: 3 };
+  link.receive({ kind: 'snapshot', version: 1, seq: 0, parts });
+  const after = colours();
+  assert.deepEqual(Object.keys(after), ['system', 'messages', 'tool results']);
+  for (const [name, colour] of Object.entries(after)) {
+    assert.equal(colour, before[name], name);
+  }
+});
+
+test('the policy is chosen from a list, also one that is not in it', () => {
+  const { session, link } = desk();
+  const options = (): string[] =>
+    [
+      ...(/Policy.*?<\/select>/.exec(drawn(session))?.[0] ?? '').matchAll(
+        /value="([^"]+)"/g
+      )
+    ].map(found => found[1] ?? '');
+  assert.deepEqual(options(), ['nbagent', 'openclaw', 'claude-code']);
+  link.receive({
+    kind: 'delta',
+    seq: 1,
+    parts: { gauge: { policy: 'nbagent@seed' } }
+  });
+  assert.equal(options()[0], 'nbagent@seed');
+  link.receive({ kind: 'delta', seq: 2, parts: { gauge: { policies: null } } });
+  assert.deepEqual(options(), ['nbagent@seed']);
+});
+
+test('a preview that the conversation has left behind cannot be applied', async () => {
+  const { session, link, answer } = desk();
+  const preview = list(bundle('commands').exchanges)[0];
+  void session.previewCompaction();
+  await answer({ result: obj(preview?.reply).result ?? null });
+  const apply = (): string =>
+    /<button[^>]*>Apply</.exec(drawn(session))?.[0] ?? '';
+  assert.match(drawn(session), /for the note as the model wrote it/);
+  assert.doesNotMatch(apply(), /disabled/);
+  link.receive({
+    kind: 'delta',
+    seq: 1,
+    parts: { turn: { status: 'running' } }
+  });
+  assert.match(apply(), /disabled/);
+  link.receive({
+    kind: 'delta',
+    seq: 2,
+    parts: { turn: { status: 'idle' }, tree: { leaf: 'another' } }
+  });
+  assert.match(apply(), /disabled/);
+  assert.match(drawn(session), /Out of date: the conversation has moved since/);
+  void session.previewCompaction();
+  assert.match(apply(), /disabled/);
+  await answer({ result: obj(preview?.reply).result ?? null });
+  assert.doesNotMatch(apply(), /disabled/);
+});
+
+test('while a question waits, the turn waits for the person', () => {
+  const { session, link } = desk();
+  link.receive({
+    kind: 'delta',
+    seq: 1,
+    parts: {
+      turn: { status: 'running', activity: 'waiting for the model' },
+      approval: { approval: 'q1', tool: 'python', text: 'x = 1' }
+    }
+  });
+  assert.match(drawn(session), /waiting for your answer/);
+  assert.doesNotMatch(drawn(session), /waiting for the model/);
+});
+
+test('a kernel that ended in mid-turn: the turn was broken off, the conversation is kept', () => {
+  const { session, link } = desk();
+  link.receive({
+    kind: 'delta',
+    seq: 1,
+    parts: { turn: { status: 'running', number: 5 } }
+  });
+  link.lose();
+  session.connect(null);
+  assert.match(drawn(session), /while turn 5 ran/);
+  assert.match(drawn(session), /%load_ext nbagent, then %agent resume/);
+  session.connect(desk().link);
+  session.connect(null);
+  assert.doesNotMatch(drawn(session), /broken off/);
+});
+
+test('the queue and the sources of skills are said in words', async () => {
+  const { session, link, answer } = desk();
+  const rows = [
+    { id: '1', name: 'preview_compaction' },
+    { id: '2', name: 'set' }
+  ];
+  link.receive({ kind: 'delta', seq: 1, parts: { queue: { total: 2, rows } } });
+  const skill = { name: 'a', source: 'managed', reason: 'a.b = false' };
+  void session.catalog.want();
+  await answer({ result: { revision: 1, total: 1, rows: [skill] } });
+  const markup = drawn(session);
+  assert.match(markup, /write the hand-off note, change permissions or policy/);
+  assert.match(markup, />hidden from the model<.*your own · switched off/);
+  assert.doesNotMatch(markup, /managed|a\.b = false|preview compaction/);
+});
+
+test('the button of where one is keeps the focus', async () => {
+  const { session, answer } = desk();
+  void session.tree.want();
+  const rows = [{ turn: 't1', number: 1, leaf: true, prompt: 'p' }];
+  await answer({ result: { revision: 7, total: 1, rows } });
+  const button = /<button[^>]*Go back to turn 1[^>]*>/.exec(drawn(session));
+  assert.match(button?.[0] ?? '', /aria-disabled="true"/);
+  assert.doesNotMatch(button?.[0] ?? '', / disabled/);
+});
+
+test('the reason of a compaction is part of its sentence', () => {
+  const { session, link } = desk();
+  const compaction = {
+    entry: 'e',
+    reason: 'asked for',
+    before_tokens: 900,
+    after_tokens: 300
+  };
+  link.receive({ kind: 'delta', seq: 1, parts: { compaction } });
+  assert.match(drawn(session), /In force: 900 → 300 tokens \(asked for\)\./);
 });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import {
+  CATEGORIES,
   command,
   hello,
   merged,
@@ -139,4 +140,9 @@ test('results are read', () => {
   assert.ok(turns.rows.some(row => row.leaf));
   assert.ok(readTurns(resultOf('cells')).rows[0]?.cell);
   assert.ok(readLines(resultOf('read')).text);
+});
+
+test('the categories are those of the kernel, in its order', () => {
+  const gauge = obj(obj(bundle('state').parts).gauge);
+  assert.deepEqual(Object.keys(obj(gauge.categories)), CATEGORIES);
 });

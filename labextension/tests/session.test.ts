@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Pager } from '../src/pager.js';
-import type { Page } from '../src/protocol.js';
+import type { JsonObject, Page } from '../src/protocol.js';
 import { bundle, list, obj } from './bundles.js';
 import { desk, settled } from './desk.js';
 
@@ -164,4 +164,60 @@ test('a pager joins earlier rows in front, later rows behind', async () => {
   await forward.wantMore();
   assert.deepEqual([forward.rows.length, forward.rows.at(-1)], [100, 99]);
   assert.equal(forward.more, 20);
+});
+
+test('a preview that waited for a turn is of what is there when it is written', async () => {
+  const { link, session, answer } = desk();
+  link.receive({
+    kind: 'delta',
+    seq: 1,
+    parts: { turn: { status: 'running' } }
+  });
+  void session.previewCompaction();
+  await answer({ status: 'queued', line: 'A turn runs.' });
+  await answer({ result: PREVIEW.result ?? null });
+  assert.equal(session.outdated, 'running');
+  link.receive({
+    kind: 'delta',
+    seq: 2,
+    parts: { turn: { status: 'idle' }, tree: { leaf: 'new' } }
+  });
+  assert.equal(session.outdated, '');
+  link.receive({ kind: 'delta', seq: 3, parts: { tree: { leaf: 'newer' } } });
+  assert.equal(session.outdated, 'moved');
+});
+
+test('a turn that ran while the preview was written makes it out of date', async () => {
+  const { link, session, answer } = desk();
+  void session.previewCompaction();
+  link.receive({ kind: 'delta', seq: 1, parts: { tree: { leaf: 'new' } } });
+  await answer({ result: PREVIEW.result ?? null });
+  assert.equal(session.outdated, 'moved');
+});
+
+test('a line goes by itself, at the next turn, and when it is closed; an error stays', async () => {
+  const turn = (seq: number, status: string): JsonObject => ({
+    kind: 'delta',
+    seq,
+    parts: { turn: { status } }
+  });
+  const { session: brief } = desk(true, 5);
+  brief.say('wrong', true);
+  await new Promise(resolve => setTimeout(resolve, 20));
+  assert.equal(brief.line.text, 'wrong');
+  const gone = new Promise<void>(resolve =>
+    brief.changed.connect(() => brief.line.text === '' && resolve())
+  );
+  brief.say('done');
+  await gone;
+  const { link, session } = desk();
+  session.say('done');
+  link.receive(turn(1, 'running'));
+  assert.equal(session.line.text, '');
+  session.say('wrong', true);
+  link.receive(turn(2, 'idle'));
+  link.receive(turn(3, 'running'));
+  assert.equal(session.line.text, 'wrong');
+  session.say('');
+  assert.equal(session.line.text, '');
 });

@@ -20,6 +20,7 @@ from nbagent.notebook.protocol import (
     TreePart,
     TurnPart,
 )
+from nbagent.runtime.contexts import known_policies
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.session import Session
 from nbagent.runtime.turn_facts import TurnFacts, turn_facts
@@ -120,7 +121,8 @@ class PanelFacts:
     def _unopened(self) -> None:
         settings = self._agent.settings()
         gauge = GaugePart(
-            model=settings.model, policy=settings.policy, mode=settings.mode, window_tokens=settings.window_tokens
+            model=settings.model, policy=settings.policy, policies=tuple(known_policies()), mode=settings.mode,
+            window_tokens=settings.window_tokens,
         )
         self._tree_key, self._gauge_key, self._rows = None, None, ()
         tree = TreePart(revision=self.state.tree.revision + (self.state.tree.total > 0))
@@ -157,6 +159,7 @@ def gauge_part(session: Session) -> GaugePart:
     budget = held.budget
     return GaugePart(
         model=session.current_model(), policy=session.settings.policy, mode=session.settings.mode,
+        policies=tuple(known_policies()),
         window_tokens=budget.window_tokens, threshold_tokens=round(budget.threshold_share * budget.window_tokens),
         used_tokens=held.used_tokens, level=budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
         cache_hit_rate=held.cache_hit_rate, cost_usd=held.cost_usd, estimated=held.estimated,

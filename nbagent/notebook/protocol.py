@@ -22,7 +22,8 @@ PAGE_ROWS: Final = 50
 _NAME_BYTES: Final = 120
 _LINE_BYTES: Final = 300
 _QUESTION_BYTES: Final = 2_000  # in the state; `question` asks for the whole of it
-_ROWS: Final = 8  # sub-agents and waiting commands that the state shows
+_POLICIES: Final = 16  # names of policies that the state shows
+_ROWS: Final = 8  # sub-agents and waiting commands that it shows
 
 Status: TypeAlias = Literal["ok", "queued", "error"]
 TurnStatus: TypeAlias = Literal["idle", "running", "stopping"]
@@ -40,10 +41,14 @@ class SessionPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugePart:
-    """How full the context is; the same figures as `%context`. Tokens; `categories` add up to `used_tokens`."""
+    """How full the context is; the same figures as `%context`. Tokens; `categories` add up to `used_tokens`.
+
+    `policies` are the names that can be chosen.
+    """
 
     model: str = ""
     policy: str = ""
+    policies: tuple[str, ...] = ()
     mode: str = ""
     window_tokens: int = 0
     threshold_tokens: int = 0
@@ -189,7 +194,10 @@ def _bounded(state: PanelState) -> PanelState:
         session=replace(
             session, name=cut(session.name), package=cut(session.package), trouble=cut(session.trouble, _LINE_BYTES)
         ),
-        gauge=replace(gauge, model=cut(gauge.model), policy=cut(gauge.policy), mode=cut(gauge.mode)),
+        gauge=replace(
+            gauge, model=cut(gauge.model), policy=cut(gauge.policy), mode=cut(gauge.mode),
+            policies=tuple(cut(name) for name in gauge.policies[:_POLICIES]),
+        ),
         turn=replace(
             turn, turn=cut(turn.turn), activity=cut(turn.activity, _LINE_BYTES), outcome=cut(turn.outcome, _LINE_BYTES)
         ),

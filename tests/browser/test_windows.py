@@ -52,7 +52,8 @@ def test_a_kernel_that_dies_in_mid_turn_leaves_a_line_and_loses_no_turn(
     notebook.start(3)
     window.panel.get_by_role("button", name="Stop", exact=True).wait_for()
     os.kill(pid, signal.SIGKILL)
-    window.panel.get_by_text(NOT_LOADED).wait_for()
+    window.panel.get_by_text("The kernel ended while turn 2 ran: it was broken off").wait_for()
+    window.panel.get_by_text("%load_ext nbagent, then %agent resume").wait_for()
     until(lambda: status(notebook) == "idle")  # the server has started another
     told = window.page.get_by_role("dialog").filter(has_text="It will restart automatically")
     told.get_by_role("button", name="Ok").click()  # else it lies over what comes next

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from nbagent.notebook.report import CATEGORIES
+from nbagent.notebook.tables import hue
+
 sync_api = pytest.importorskip("playwright.sync_api")
 
 STATIC = Path(__file__).parents[2] / "nbagent" / "notebook" / "static"
@@ -87,7 +90,7 @@ def says(page: Any, text: str) -> None:
 
 def test_the_gauge_shows_the_figures_and_has_a_name_and_values_for_a_screen_reader(page: Any) -> None:
     mount(page, "context")
-    assert "48,210 of 200,000 tokens · level 2 of 10 · cache hits 91 % · $0.21" in page.inner_text("body")
+    assert "48,210 of 200,000 tokens · level 2 of 10 · cache hits 91 % · $0.2140" in page.inner_text("body")
     meter = page.get_by_role("meter", name="Context used")
     assert meter.get_attribute("aria-valuenow") == "48210"
     assert meter.get_attribute("aria-valuemax") == "200000"
@@ -153,9 +156,57 @@ def test_a_queued_command_says_so_and_then_what_came_of_it(page: Any) -> None:
 
 
 def test_without_an_answer_it_says_that_it_waits_for_the_cell(page: Any) -> None:
-    mount(page, "context", parts=bundle("deltas")["end"])
+    parts = bundle("deltas")["end"]
+    mount(page, "context", parts={**parts, "turn": {**parts["turn"], "status": "running", "delivers": False}})
     page.get_by_role("button", name="Undo").click()
     says(page, "Sent; it is done when the cell ends.")
+
+
+@pytest.mark.parametrize("turn", [{"status": "idle"}, {"status": "running", "delivers": True}])
+def test_what_takes_long_where_it_is_heard_does_not_wait_for_a_cell(page: Any, turn: dict[str, Any]) -> None:
+    parts = bundle("deltas")["end"]
+    mount(page, "context", parts={**parts, "turn": {**parts["turn"], **turn}})
+    page.get_by_role("button", name="Compact…").click()
+    page.wait_for_timeout(2_000)  # longer than it waits before it says so
+    says(page, "The hand-off note is being written …")
+
+
+def test_a_preview_that_the_conversation_has_left_behind_cannot_be_applied(page: Any) -> None:
+    mount(page, "context", preview_compaction={"result": result_of("preview_compaction")})
+    page.get_by_role("button", name="Compact…").click()
+    apply = page.get_by_role("button", name="Apply")
+    sync_api.expect(apply).to_be_enabled()
+    assert "sizes and losses are for the note as the model wrote it" in page.inner_text("body")
+    page.evaluate("kernel({kind: 'delta', seq: 1, parts: {turn: {status: 'running'}}})")
+    sync_api.expect(apply).to_be_disabled()
+    page.evaluate("kernel({kind: 'delta', seq: 2, parts: {turn: {status: 'idle'}, tree: {leaf: 'another'}}})")
+    sync_api.expect(apply).to_be_disabled()
+    says(page, "Out of date: the conversation has moved since")
+    page.get_by_role("button", name="Compact…").click()
+    sync_api.expect(apply).to_be_enabled()
+
+
+def test_a_category_has_the_colour_that_the_report_gives_it(page: Any) -> None:
+    parts = bundle("state")["parts"]
+    sizes = {"messages": 5, "tool results": 4, "system": 3}
+    mount(page, "context", parts={**parts, "gauge": {**parts["gauge"], "categories": sizes}})
+    pieces = page.locator(".nbagent-piece").evaluate_all(
+        "pieces => pieces.map(p => [p.title.split(':')[0], p.style.background, p.style.width])"
+    )
+    reference = page.locator(".nbagent-mark")
+    wanted = []
+    for name in sorted(sizes, key=CATEGORIES.index):
+        colour = hue(CATEGORIES.index(name))
+        wanted.append([name, reference.evaluate("(m, c) => { m.style.background = c; return m.style.background }", colour)])
+    assert [piece[:2] for piece in pieces] == wanted
+
+
+def test_while_a_question_waits_the_turn_waits_for_the_person(page: Any) -> None:
+    parts = bundle("state")["parts"]
+    turn = {**parts["turn"], "status": "running", "activity": "waiting for the model"}
+    mount(page, "context", parts={**parts, "turn": turn, "approval": {**parts["approval"], "approval": "q1"}})
+    assert "waiting for your answer" in page.inner_text("body")
+    assert "waiting for the model" not in page.inner_text("body")
 
 
 def test_what_another_view_asked_for_changes_nothing_here(page: Any) -> None:

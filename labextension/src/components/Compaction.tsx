@@ -25,11 +25,15 @@ export function Compaction(props: PartProps): JSX.Element {
         {compaction.entry === ''
           ? trans.__('No compaction is in force.')
           : trans.__(
-              'In force: %1 → %2 tokens.',
+              'In force: %1 → %2 tokens',
               tokens(compaction.beforeTokens),
               tokens(compaction.afterTokens)
             )}
-        {compaction.reason !== '' ? ` ${compaction.reason}` : ''}
+        {compaction.entry !== ''
+          ? compaction.reason !== ''
+            ? ` (${compaction.reason}).`
+            : '.'
+          : ''}
         {compaction.lost
           ? ` ${trans._n('%1 detail was lost.', '%1 details were lost.', compaction.lost)}`
           : ''}
@@ -65,6 +69,8 @@ function Preview({
   trans,
   preview
 }: PartProps & { preview: CompactionResult }): JSX.Element {
+  const { outdated } = session;
+  const writing = session.isBusy('preview');
   return (
     <div
       className="nbagent-Preview"
@@ -85,6 +91,30 @@ function Preview({
           )}
         </strong>
       </p>
+      {outdated !== '' ? (
+        <div className="nbagent-Outdated">
+          <p className="nbagent-mod-error" role="alert">
+            {outdated === 'moved'
+              ? trans.__(
+                  'Out of date: the conversation has moved since. Have the note written again.'
+                )
+              : trans.__('A turn runs: this cannot be applied now.')}
+          </p>
+          {outdated === 'moved' ? (
+            <button
+              type="button"
+              className="nbagent-Button"
+              title={trans.__('A new note takes the place of this one')}
+              disabled={writing}
+              onClick={() => void session.previewCompaction()}
+            >
+              {writing
+                ? trans.__('Writing the hand-off note …')
+                : trans.__('Write again')}
+            </button>
+          ) : null}
+        </div>
+      ) : null}
       <label className="nbagent-Label">
         {trans.__('Hand-off note, to be edited')}
         <textarea
@@ -103,6 +133,11 @@ function Preview({
           preview.lost
         )}
       </p>
+      <p className="nbagent-Hint">
+        {trans.__(
+          'Sizes and losses are for the note as the model wrote it, not as it is edited.'
+        )}
+      </p>
       {preview.rows.length > 0 ? (
         <ul className="nbagent-Lost" aria-label={trans.__('Lost')}>
           {preview.rows.map((row, index) => (
@@ -116,7 +151,7 @@ function Preview({
         <button
           type="button"
           className="nbagent-Button nbagent-mod-accept"
-          disabled={session.isBusy('compact')}
+          disabled={writing || outdated !== '' || session.isBusy('compact')}
           onClick={() => void session.compact()}
         >
           {trans.__('Apply')}

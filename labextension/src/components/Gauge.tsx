@@ -4,7 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { dollars, percent, tokens } from '../format.js';
-import type { GaugePart } from '../protocol.js';
+import { CATEGORIES, HUES, type GaugePart } from '../protocol.js';
 import type { PartProps } from './shared.js';
 
 const MODES = ['ask', 'auto', 'plan'];
@@ -35,12 +35,14 @@ export const Gauge = React.memo(function Gauge(props: {
         aria-valuenow={usedTokens}
         aria-valuetext={said}
       >
-        {present.map(([name, size], index) => (
+        {present.map(([name, size]) => (
           <span
             key={name}
             className="nbagent-Bar-part"
-            data-colour={index % 8}
-            style={{ width: `${width(size, windowTokens)}%` }}
+            style={{
+              width: `${width(size, windowTokens)}%`,
+              background: colour(name)
+            }}
             title={`${name}: ${tokens(size)}`}
           />
         ))}
@@ -83,13 +85,13 @@ export const Gauge = React.memo(function Gauge(props: {
             {trans.__('What the context holds, in tokens')}
           </caption>
           <tbody>
-            {present.map(([name, size], index) => (
+            {present.map(([name, size]) => (
               <tr key={name}>
                 <th scope="row">
                   <span
                     aria-hidden="true"
                     className="nbagent-Swatch"
-                    data-colour={index % 8}
+                    style={{ background: colour(name) }}
                   />
                   {name}
                 </th>
@@ -106,9 +108,9 @@ export const Gauge = React.memo(function Gauge(props: {
 /** The policy and the permission mode of the turns to come. */
 export function Settings({ session, trans }: PartProps): JSX.Element {
   const { policy, mode } = session.state.gauge;
-  const [text, setText] = React.useState(policy);
-  React.useEffect(() => setText(policy), [policy]);
   const modes = MODES.includes(mode) || mode === '' ? MODES : [mode, ...MODES];
+  const known = session.state.gauge.policies;
+  const policies = known.includes(policy) ? known : [policy, ...known];
   return (
     <div className="nbagent-Settings">
       <label>
@@ -124,28 +126,19 @@ export function Settings({ session, trans }: PartProps): JSX.Element {
           ))}
         </select>
       </label>
-      <form
-        onSubmit={event => {
-          event.preventDefault();
-          void session.set({ policy: text.trim() });
-        }}
-      >
-        <label>
-          {trans.__('Policy')}{' '}
-          <input
-            className="nbagent-Input"
-            value={text}
-            onChange={event => setText(event.target.value)}
-          />
-        </label>
-        <button
-          type="submit"
-          className="nbagent-Button"
-          disabled={text.trim() === '' || text.trim() === policy}
+      <label>
+        {trans.__('Policy')}{' '}
+        <select
+          value={policy}
+          onChange={event => void session.set({ policy: event.target.value })}
         >
-          {trans.__('Set')}
-        </button>
-      </form>
+          {policies.map(name => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
     </div>
   );
 }
@@ -157,6 +150,12 @@ function Fact(props: { name: string; value: string }): JSX.Element {
       <dd>{props.value}</dd>
     </div>
   );
+}
+
+/** Return the colour of a category, that of `%context`: of middle lightness, seen on light and on dark. */
+function colour(name: string): string {
+  const place = CATEGORIES.indexOf(name);
+  return `hsl(${HUES[place >= 0 ? place : HUES.length - 1]}, 55%, 55%)`;
 }
 
 function width(part: number, whole: number): number {

@@ -34,15 +34,35 @@ export function Panel(props: PanelProps): JSX.Element {
     );
   }
   return (
-    <div role="region" aria-label={trans.__('Agent of %1', notebook)}>
-      <h2 className="nbagent-Title">{notebook}</h2>
-      <Body {...props} />
-      <p
-        className={`nbagent-Line${session.line.error ? ' nbagent-mod-error' : ''}`}
-        role={session.line.error ? 'alert' : 'status'}
+    <div
+      className="nbagent-Region"
+      role="region"
+      aria-label={trans.__('Agent of %1', notebook)}
+    >
+      <div className="nbagent-Scroll">
+        <h2 className="nbagent-Title">{notebook}</h2>
+        <Body {...props} />
+      </div>
+      <div
+        className={`nbagent-Line${session.line.text === '' ? ' nbagent-mod-empty' : ''}`}
       >
-        {session.line.text}
-      </p>
+        <p
+          className={session.line.error ? 'nbagent-mod-error' : ''}
+          role={session.line.error ? 'alert' : 'status'}
+        >
+          {session.line.text}
+        </p>
+        {session.line.text !== '' ? (
+          <button
+            type="button"
+            className="nbagent-Button"
+            aria-label={trans.__('Close the message')}
+            onClick={() => session.say('')}
+          >
+            <span aria-hidden="true">×</span>
+          </button>
+        ) : null}
+      </div>
     </div>
   );
 }
@@ -53,9 +73,14 @@ function Body(props: PanelProps): JSX.Element {
     case 'absent':
       return (
         <p className="nbagent-Hint" role="status">
-          {trans.__(
-            'nbagent is not loaded in this notebook. Run a cell with %load_ext nbagent.'
-          )}
+          {session.brokenOff > 0
+            ? trans.__(
+                'The kernel ended while turn %1 ran: it was broken off, and the conversation is kept. nbagent is not loaded in this notebook. Run a cell with %load_ext nbagent, then %agent resume.',
+                session.brokenOff
+              )
+            : trans.__(
+                'nbagent is not loaded in this notebook. Run a cell with %load_ext nbagent.'
+              )}
         </p>
       );
     case 'greeting':

@@ -54,6 +54,30 @@ export function Skills(props: PartProps): JSX.Element {
   );
 }
 
+/** Return in words where a skill comes from. */
+function sourceWords(source: string, trans: PartProps['trans']): string {
+  switch (source) {
+    case 'bundled':
+      return trans.__('comes with nbagent');
+    case 'managed':
+      return trans.__('your own');
+    case 'claude-personal':
+      return trans.__("your own, Claude's");
+    case 'agents-personal':
+      return trans.__('your own, of all agents');
+    case 'claude-project':
+      return trans.__("this project's, Claude's");
+    case 'agents-project':
+      return trans.__("this project's, of all agents");
+    case 'workspace':
+      return trans.__("this project's");
+    case 'extra':
+      return trans.__('from a folder in the settings');
+    default:
+      return source;
+  }
+}
+
 function Skill({
   row,
   session,
@@ -80,8 +104,8 @@ function Skill({
           <Badge kind="hidden" text={trans.__('hidden from the model')} />
         )}{' '}
         {[
-          row.source,
-          row.reason,
+          sourceWords(row.source, trans),
+          row.on ? row.reason : trans.__('switched off'),
           trans.__('%1 tokens', tokens(row.tokens)),
           trans._n('used once', 'used %1 times', row.uses)
         ]

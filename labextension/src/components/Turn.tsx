@@ -5,7 +5,11 @@ import * as React from 'react';
 import { Say, type PartProps } from './shared.js';
 
 export function RunningTurn({ session, trans }: PartProps): JSX.Element | null {
-  const { turn, queue } = session.state;
+  const { turn, queue, approval } = session.state;
+  const activity =
+    approval.approval !== ''
+      ? trans.__('waiting for your answer')
+      : turn.activity;
   if (turn.status === 'idle' && queue.total === 0) {
     return null;
   }
@@ -17,7 +21,7 @@ export function RunningTurn({ session, trans }: PartProps): JSX.Element | null {
             <span>
               <strong>{trans.__('Turn %1', turn.number)}</strong>{' '}
               {turn.step > 0 ? trans.__('step %1', turn.step) : ''}
-              {turn.activity !== '' ? ` · ${turn.activity}` : ''}
+              {activity !== '' ? ` · ${activity}` : ''}
             </span>
             <button
               type="button"
@@ -47,7 +51,7 @@ export function RunningTurn({ session, trans }: PartProps): JSX.Element | null {
       {queue.total > 0 ? (
         <p className="nbagent-Hint">
           {trans.__('Waiting for the turn to end:')}{' '}
-          {queue.rows.map(row => row.name.replace(/_/g, ' ')).join(', ')}
+          {queue.rows.map(row => commandWords(row.name, trans)).join(', ')}
           {queue.total > queue.rows.length
             ? ` ${trans.__('and %1 more', queue.total - queue.rows.length)}`
             : ''}
@@ -55,6 +59,28 @@ export function RunningTurn({ session, trans }: PartProps): JSX.Element | null {
       ) : null}
     </div>
   );
+}
+
+/** Return what a command does, in the words of its button. */
+function commandWords(name: string, trans: PartProps['trans']): string {
+  switch (name) {
+    case 'preview_compaction':
+      return trans.__('write the hand-off note');
+    case 'compact':
+      return trans.__('compact');
+    case 'undo':
+      return trans.__('undo the compaction');
+    case 'revert':
+      return trans.__('go back to a turn');
+    case 'set':
+      return trans.__('change permissions or policy');
+    case 'set_skill':
+      return trans.__('switch a skill');
+    case 'search':
+      return trans.__('search memory');
+    default:
+      return name.replace(/_/g, ' ');
+  }
 }
 
 export function Question({ session, trans }: PartProps): JSX.Element | null {

@@ -52,6 +52,7 @@ function Turn({
   host
 }: PartProps & { row: TurnRow; depth: number }): JSX.Element {
   const name = trans.__('Turn %1', row.number);
+  const blocked = row.leaf || session.isBusy('revert');
   return (
     <li
       className={`nbagent-Item nbagent-Turn${row.current ? '' : ' nbagent-mod-aside'}`}
@@ -79,8 +80,8 @@ function Turn({
             row.number,
             row.prompt
           )}
-          disabled={row.leaf || session.isBusy('revert')}
-          onClick={() => void session.revert(row.turn)}
+          aria-disabled={blocked} // not `disabled`: the keyboard's focus stays here
+          onClick={() => (blocked ? undefined : void session.revert(row.turn))}
         >
           {trans.__('Revert')}
         </button>
@@ -90,7 +91,16 @@ function Turn({
         className="nbagent-Link nbagent-Prompt"
         disabled={row.cell === ''}
         title={trans.__('Show the cell')}
-        onClick={() => host.showCell(row.cell)}
+        onClick={() => {
+          if (!host.showCell(row.cell)) {
+            session.say(
+              trans.__(
+                'The cell of turn %1 is not in this notebook any more.',
+                row.number
+              )
+            );
+          }
+        }}
       >
         {row.prompt}
       </button>

@@ -10,8 +10,8 @@ import type { AgentSession } from '../session.js';
 export interface PanelHost {
   /** Open the file of a hit at its line. */
   openHit: (hit: HitRow) => void;
-  /** Bring a cell into view. */
-  showCell: (cellId: string) => void;
+  /** Bring a cell into view; returns whether the notebook has it. */
+  showCell: (cellId: string) => boolean;
 }
 
 /** What every part gets. */

@@ -14,7 +14,13 @@ function make(tag, props, ...children) {
 }
 
 const counted = (n) => Number(n).toLocaleString("en-US");
-const money = (usd) => (usd > 0 && usd < 0.01 ? "< $0.01" : `$${usd.toFixed(2)}`);
+
+/** Return dollars as the reports write them: four places below ten, two above. */
+function money(usd) {
+  const places = usd < 10 ? 4 : 2;
+  return `$${usd.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places })}`;
+}
+
 const share = (part, whole) => (whole > 0 ? Math.min(100, Math.max(0, (100 * part) / whole)) : 0);
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
@@ -27,13 +33,13 @@ function merged(parts, changes) {
   return out;
 }
 
-const WAITS_MS = 1500; // without an answer for so long, a person is told that it waits
+const WAITS_MS = 1500; // without an answer for so long in a turn that hears nothing, a person is told that it waits
 
 /** The link of one view to the kernel: the state, and commands with their replies. */
 class Link {
   constructor(model, wanted, onState, onWait) {
     this.model = model;
-    this.wanted = wanted;
+    this.wanted = [...wanted, "turn"];
     this.onState = onState;
     this.onWait = onWait;
     this.parts = model.get("start") ?? {};
@@ -75,19 +81,30 @@ class Link {
     this.number += 1;
     const id = `${this.prefix}-${this.number}`;
     return new Promise((resolve) => {
-      const timer = setTimeout(() => this.onWait("Sent; it is done when the cell ends."), WAITS_MS);
+      const timer = setTimeout(() => {
+        if (this.deaf()) this.onWait("Sent; it is done when the cell ends.");
+      }, WAITS_MS);
       this.pending.set(id, { resolve, timer });
       this.model.send({ kind: "command", id, name, ...fields });
     });
+  }
+
+  /** Whether a turn runs in which the kernel handles nothing that is sent. */
+  deaf() {
+    const turn = this.parts.turn ?? { status: "idle" };
+    return turn.status !== "idle" && turn.delivers !== true;
   }
 
   answered(reply) {
     const waiting = this.pending.get(reply.id);
     if (waiting === undefined) return;
     clearTimeout(waiting.timer);
-    if (reply.status === "queued") return this.onWait(reply.line);
+    if (reply.status === "queued") {
+      waiting.waited = true;
+      return this.onWait(reply.line);
+    }
     this.pending.delete(reply.id);
-    waiting.resolve(reply);
+    waiting.resolve({ ...reply, waited: waiting.waited === true });
   }
 
   close() {

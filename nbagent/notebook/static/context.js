@@ -1,5 +1,10 @@
 // The gauge of the context, live during a turn, with the buttons Compact and Undo.
 
+// What a context holds, in the order of the report, and the hue of each there.
+const CATEGORIES = [
+  "system", "tools", "skills", "memory", "instructions", "summary", "messages", "thinking", "images", "tool results",
+  "notebook", "other",
+];
 const HUES = [210, 30, 120, 280, 0, 180, 55, 330, 90, 250, 150, 15];
 
 function render({ model, el }) {
@@ -19,6 +24,8 @@ function render({ model, el }) {
     form,
   );
 
+  let onMove = () => undefined; // what an open preview does when the conversation may have moved
+
   function draw(parts) {
     const gauge = parts.gauge;
     const turn = parts.turn;
@@ -27,23 +34,32 @@ function render({ model, el }) {
     if (gauge.cache_hit_rate !== null) words.push(`cache hits ${Math.round(100 * gauge.cache_hit_rate)} %`);
     if (gauge.cost_usd > 0) words.push(money(gauge.cost_usd));
     title.textContent = words.join(" · ");
-    doing.textContent = turn.status === "idle" ? "" : turn.activity;
+    const asked = parts.approval && parts.approval.approval;
+    doing.textContent = turn.status === "idle" ? "" : asked ? "waiting for your answer" : turn.activity;
     drawBar(bar, gauge);
     undo.disabled = !(parts.compaction && parts.compaction.entry);
+    onMove();
   }
 
-  const link = new Link(model, ["gauge", "turn", "compaction"], draw, say);
+  const link = new Link(model, ["gauge", "compaction", "tree", "approval"], draw, say);
 
   async function preview() {
     compact.disabled = true;
     say("The hand-off note is being written …");
+    const before = place(link.parts);
     const reply = await link.command("preview_compaction", { focus: "" });
     compact.disabled = false;
     say(reply.line);
-    if (reply.status === "ok") edit(reply.result);
+    if (reply.status === "ok") edit(reply.result, reply.waited ? null : before);
   }
 
-  function edit(found) {
+  /** Where the conversation is: the turn and the compaction in force; null while a turn runs. */
+  function place({ turn, tree, compaction }) {
+    return turn && turn.status !== "idle" ? null : `${tree?.leaf ?? ""} ${compaction?.entry ?? ""}`;
+  }
+
+  /** Show the note for editing; `of` is where the conversation was, null: where it is when no turn runs. */
+  function edit(found, of) {
     const note = make("textarea", { rows: 12, value: found.note, "aria-label": "Hand-off note" });
     const apply = make("button", { type: "button", textContent: "Apply" });
     const cancel = make("button", { type: "button", textContent: "Cancel" });
@@ -53,13 +69,24 @@ function render({ model, el }) {
     form.replaceChildren(
       make("div", { textContent: `${sizes} · ${kept}` }),
       lostList(found),
-      make("div", { className: "nbagent-dim", textContent: "The agent goes on from this note. Change what you like." }),
+      make("div", { className: "nbagent-dim", textContent: NOTE }),
       note,
       make("div", { className: "nbagent-row" }, apply, cancel),
     );
     form.hidden = false;
     note.focus();
+    let moved = false;
+    onMove = () => {
+      const now = place(link.parts);
+      of ??= now;
+      apply.disabled = moved || now === null;
+      if (moved || now === null || now === of) return;
+      moved = apply.disabled = true;
+      say("Out of date: the conversation has moved since. Press Compact… to have the note written again.");
+    };
+    onMove();
     const shut = () => {
+      onMove = () => undefined;
       form.hidden = true;
       form.replaceChildren();
       compact.focus();
@@ -74,9 +101,9 @@ function render({ model, el }) {
     apply.onclick = async () => {
       apply.disabled = true;
       const reply = await link.command("compact", { note: note.value, focus: "" });
-      apply.disabled = false;
-      if (reply.status === "ok") shut();
       say(reply.line);
+      if (reply.status === "ok") shut();
+      else onMove();
     };
   }
 
@@ -90,12 +117,22 @@ function render({ model, el }) {
   return () => link.close();
 }
 
+const NOTE =
+  "The agent goes on from this note. Change what you like; sizes and losses are for the note as the model wrote it.";
+
+/** Return the place of a category; what is not known counts as the last. */
+function order(name) {
+  const place = CATEGORIES.indexOf(name);
+  return place >= 0 ? place : CATEGORIES.length - 1;
+}
+
 function drawBar(bar, gauge) {
-  const parts = Object.entries(gauge.categories).map(([name, tokens], i) => {
+  const sizes = Object.entries(gauge.categories).sort(([a], [b]) => order(a) - order(b));
+  const parts = sizes.map(([name, tokens]) => {
     const label = `${name}: ${counted(tokens)} tokens`;
     const piece = make("span", { className: "nbagent-piece", title: label });
     piece.style.width = `${share(tokens, gauge.window_tokens)}%`;
-    piece.style.background = `hsl(${HUES[i % HUES.length]} 55% 50%)`;
+    piece.style.background = `hsl(${HUES[order(name)]} 55% 55%)`;
     return tokens > 0 ? piece : null;
   });
   const mark = make("span", { className: "nbagent-mark", title: `compaction at ${counted(gauge.threshold_tokens)} tokens` });
