@@ -329,3 +329,54 @@ _CONTRAST = """panel => {
   }
   return poor;
 }"""
+
+
+def test_a_way_back_by_keyboard_keeps_the_focus(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    button = window.part("Turns").get_by_role("button", name="Go back to turn 3: Plot it by month")
+    button.focus()
+    window.page.keyboard.press("Enter")
+    window.panel.get_by_text("did revert").wait_for()
+    assert button.evaluate("node => node === document.activeElement")
+    notebook.page.evaluate(
+        """async ([path, code]) => {
+          await books[path].sessionContext.session.kernel.requestExecute({code}).done }""",
+        [notebook.path, "played['pages']['tree']['rows'][0]['leaf'] = True; delta(tree={'revision': 8})"],
+    )
+    until(lambda: button.get_attribute("aria-disabled") == "true")
+    assert button.evaluate("node => node === document.activeElement")
+    assert [c["turn"] for c in commands(notebook, "revert")] == ["77aa01bc"]
+
+
+def test_the_shortcuts_show_the_panel_and_stop_a_turn_or_say_that_none_runs(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    page, meter = window.page, window.part("Context").get_by_role("meter")
+    meter.wait_for()
+    page.evaluate("() => jupyterapp.shell.collapseRight()")
+    meter.wait_for(state="hidden")
+    page.keyboard.press("Alt+Shift+A")
+    meter.wait_for()
+    page.keyboard.press("Alt+Shift+S")
+    window.panel.get_by_text("No turn is running; there is nothing to stop.").wait_for()
+    assert commands(notebook, "stop") == []
+    page.evaluate(
+        """async ([path, code]) => {
+          await books[path].sessionContext.session.kernel.requestExecute({code}).done }""",
+        [notebook.path, "delta(turn={'status': 'running', 'number': 5})"],
+    )
+    window.panel.get_by_role("button", name="Stop", exact=True).wait_for()
+    page.keyboard.press("Alt+Shift+S")
+    window.panel.get_by_text("did stop").wait_for()
+    assert len(commands(notebook, "stop")) == 1
+
+
+def test_the_policy_is_chosen_from_a_list_and_the_message_can_be_closed(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    window.part("Context").get_by_role("combobox", name="Policy").select_option("claude-code")
+    said = window.panel.get_by_text("did set")
+    said.wait_for()
+    assert [c["policy"] for c in commands(notebook, "set")] == ["claude-code"]
+    line, content = (window.panel.locator(f".nbagent-{part}").bounding_box() for part in ("Line", "Scroll"))
+    assert line["y"] >= content["y"] + content["height"] - 1  # never over the content
+    window.panel.get_by_role("button", name="Close the message").click()
+    said.wait_for(state="detached")

@@ -213,3 +213,15 @@ def test_a_skill_that_is_switched_off_is_hidden_from_the_model(
     notebook.run(2)
     said = service.fake.requests[-1].body["messages"][-1]
     assert "count-birds" in str(said)  # the model is told at the tail; the prefix stays as it was
+
+
+def test_a_cell_that_is_the_agents_no_more_loses_its_mark(notebook: Notebook, window: Window) -> None:
+    notebook.run(1)
+    mark = notebook.cell(1).locator(".nbagent-CellMark")
+    mark.filter(has_text="Turn 1").wait_for()
+    assert "$" in mark.inner_text()  # what it cost
+    write = "([path, source]) => { books[path].context.model.sharedModel.cells[1].setSource(source) }"
+    notebook.page.evaluate(write, [notebook.path, "x = 1"])
+    mark.wait_for(state="detached")
+    notebook.page.evaluate(write, [notebook.path, "%%agent\nFirst question"])
+    mark.filter(has_text="Turn 1").wait_for()
