@@ -222,6 +222,8 @@ export interface CompactionResult {
   readonly verbatim: number;
   readonly reachable: number;
   readonly lost: number;
+  /** What the kernel made it from; handed back with `compact`, which is refused when the conversation moved. */
+  readonly base: string;
   readonly rows: readonly LostRow[];
 }
 
@@ -593,6 +595,7 @@ export function readCompaction(result: JsonObject): CompactionResult {
     verbatim: number(result.verbatim),
     reachable: number(result.reachable),
     lost: number(result.lost),
+    base: text(result.base),
     rows: rows(result.rows, r => ({ kind: text(r.kind), text: text(r.text) }))
   };
 }

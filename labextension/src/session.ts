@@ -224,7 +224,8 @@ export class AgentSession {
 
   /** Compact with the note as it was edited. */
   async compact(): Promise<void> {
-    const fields = { note: this._note, focus: '' };
+    const base = this._preview?.base ?? '';
+    const fields = { note: this._note, focus: '', base };
     if ((await this._only('compact', 'compact', fields)) !== null) {
       this.dropPreview();
     }

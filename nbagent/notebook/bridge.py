@@ -62,6 +62,7 @@ from nbagent.runtime.approvals import Ask
 __all__ = ["Bridge", "Peer"]
 
 WAITS_FOR_TURN = "A turn runs; this is done when it ends."
+WAITS_FOR_PERSON = "waiting for your answer"
 WAITS_FOR_WORK = "The conversation is being compacted; this is done after that."
 PONG_S = 1.0  # how long a question waits for a front end that may show it
 LOOK_S = 0.02
@@ -86,7 +87,7 @@ class Bridge:
         self._told = ToldWords()
         self._waiting: deque[tuple[Peer, Command]] = deque()
         self._compacting: asyncio.Task[Any] | None = None
-        self._works = False
+        self._works, self._asks = False, 0
         self._token, self._approves = 0, False
         self._gauge_is_due = False
         for turn in agent.recent_turns()[-1:] if agent.runs else ():
@@ -298,6 +299,8 @@ class Bridge:
         waiting = tuple(Waiting(id=c.id, name=c.name) for _, c in tuple(self._waiting))
         with self._live_lock:
             turn, gauge, agents = self._live.turn, self._live.gauge, self._live.agents
+        if self._asks and turn.status == "running":
+            turn = replace(turn, activity=WAITS_FOR_PERSON)
         return replace(
             self._facts.state, gauge=gauge, turn=turn, agents=agents, approval=self._question.part(),
             queue=QueuePart(total=len(waiting), rows=waiting),
@@ -338,6 +341,15 @@ class Bridge:
         """Return how the person is asked: by buttons where they come through now, else below the cell."""
 
         async def ask(question: str) -> str | None:
+            self._asks += 1
+            self._thread.wake()
+            try:
+                return await answered(question)
+            finally:
+                self._asks -= 1
+                self._thread.wake()
+
+        async def answered(question: str) -> str | None:
             shown = self._question.begin(question) if await self._shows_questions() else None
             if shown is None:
                 return await below(question)

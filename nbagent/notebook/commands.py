@@ -30,7 +30,7 @@ from nbagent.runtime.places import cell_ids, known_sessions
 from nbagent.runtime.recording import Recorder
 from nbagent.runtime.session import Session
 from nbagent.runtime.set_start import names_of_skills
-from nbagent.runtime.turn_facts import TurnFacts, calls_of, code_run, turn_facts
+from nbagent.runtime.turn_facts import TurnFacts, calls_of, code_run, numbered, turn_facts
 
 
 class Said:
@@ -221,8 +221,13 @@ def _fork(agent: NotebookAgent, words: Words) -> Said:
 @moves
 def _revert(agent: NotebookAgent, words: Words) -> Said:
     """Go back to right after TURN; later turns stay in the tree."""
-    node = agent.session().revert(only_word(words, "%agent revert TURN"))
-    return Said(f"The conversation is at the end of turn {node.turn} again; nothing was removed.")
+    return Said(reverted_line(agent.session(), only_word(words, "%agent revert TURN")))
+
+
+def reverted_line(session: Session, turn: str) -> str:
+    """Go back to right after `turn`; returns a line that names it as the tree and the panel do."""
+    named = numbered(session.tree, session.revert(turn).turn)
+    return f"The conversation is at the end of turn {named} again; nothing was removed."
 
 
 @moves

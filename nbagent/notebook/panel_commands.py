@@ -59,12 +59,13 @@ class PreviewCompaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact:
-    """Compact with the note as it was edited; None asks the model for one."""
+    """Compact with the note as it was edited; None asks the model for one. `base` is that of the preview, if any."""
 
     name: ClassVar[Literal["compact"]] = "compact"
     id: str
     note: str | None = None
     focus: str = ""
+    base: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +347,9 @@ def _search(f: _Fields) -> Search:
 
 _READERS: Final[Mapping[str, Callable[[_Fields], Command]]] = {
     "preview_compaction": lambda f: PreviewCompaction(id=f.id, focus=f.text("focus", "", 2_000)),
-    "compact": lambda f: Compact(id=f.id, note=f.maybe("note", NOTE_CHARS), focus=f.text("focus", "", 2_000)),
+    "compact": lambda f: Compact(
+        id=f.id, note=f.maybe("note", NOTE_CHARS), focus=f.text("focus", "", 2_000), base=f.text("base", "")
+    ),
     "undo": lambda f: Undo(id=f.id),
     "search": _search,
     "read": lambda f: Read(id=f.id, path=f.text("path", None, 2_000), line=max(1, f.whole("line", 1))),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from nbagent.core.entries import Compaction, Restore
+from nbagent.core.entries import Compaction, Restore, UsageReported
 from nbagent.core.errors import UserError, one_line
 from nbagent.notebook.app import NotebookAgent
 from nbagent.notebook.panel_results import HitRow, SkillRow, TurnRow
@@ -162,8 +162,14 @@ def gauge_part(session: Session) -> GaugePart:
         policies=tuple(known_policies()),
         window_tokens=budget.window_tokens, threshold_tokens=round(budget.threshold_share * budget.window_tokens),
         used_tokens=held.used_tokens, level=budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
-        cache_hit_rate=held.cache_hit_rate, cost_usd=held.cost_usd, estimated=held.estimated,
+        cache_hit_rate=held.cache_hit_rate, cost_usd=cost_of(session), estimated=held.estimated,
     )  # fmt: skip
+
+
+def cost_of(session: Session) -> float:
+    """Return what the whole session cost, US dollars, as `%agent` says it: also of the branches that were left."""
+    with session.runner.writer.held():
+        return sum(e.body.cost_usd for e in session.tree if isinstance(e.body, UsageReported))
 
 
 def compaction_part(session: Session) -> CompactionPart:

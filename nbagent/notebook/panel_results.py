@@ -154,14 +154,14 @@ def read_result(path: str, text: str, *, start_line: int, total_lines: int) -> J
     return {"path": cut(path, PATH_BYTES), "text": text, "start_line": start_line, "total_lines": total_lines}
 
 
-def compaction_result(report: CompactionView) -> JsonObject:
-    """Return what a compaction did or would do; `note` is the hand-off note in full."""
+def compaction_result(report: CompactionView, base: str) -> JsonObject:
+    """Return what a compaction did or would do; `note` is the hand-off note in full, `base` what it starts from."""
     rows = [LostRow(kind=cut(a.kind, NAME_BYTES), text=cut(a.text, LINE_BYTES)) for a in report.lost[:MAX_LOST_ROWS]]
     return {
         "applied": report.applied, "reason": cut(report.reason, LINE_BYTES), "policy": cut(report.policy, NAME_BYTES),
         "before_tokens": report.before_tokens, "after_tokens": report.after_tokens, "note": report.handoff,
         "verbatim": len(report.verbatim), "reachable": len(report.reachable), "lost": len(report.lost),
-        "rows": [_row(r) for r in rows],
+        "base": base, "rows": [_row(r) for r in rows],
     }  # fmt: skip
 
 

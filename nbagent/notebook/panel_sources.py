@@ -12,7 +12,7 @@ from nbagent.notebook.memory_report import nothing_matches, why_words
 from nbagent.notebook.panel_facts import Found, NoteLines
 from nbagent.notebook.panel_results import HitRow, SkillRow
 from nbagent.notebook.protocol import CatalogPart
-from nbagent.notebook.skills_commands import switch
+from nbagent.notebook.skills_commands import prompt_tokens, switch
 from nbagent.runtime.session import Session
 
 EXCERPT_LINES = 60
@@ -64,7 +64,7 @@ class SessionSkills:
     def __init__(self, agent: NotebookAgent) -> None:
         self._agent = agent
         self._catalog: object = None
-        self._revision = 0
+        self._revision = self._tokens = 0
 
     def rows(self) -> tuple[SkillRow, ...]:
         """Return every skill, in prompt order, hidden ones last."""
@@ -78,10 +78,11 @@ class SessionSkills:
         if session is None:
             return CatalogPart()
         catalog = session.runner.skills.look()
-        known = self._revision if catalog is self._catalog else self._revision + 1
-        self._catalog, self._revision = catalog, known
+        if catalog is not self._catalog:
+            self._catalog, self._revision = catalog, self._revision + 1
+            self._tokens = prompt_tokens(session, catalog)
         return CatalogPart(
-            revision=known, total=len(catalog), visible=len(catalog.visible), prompt_tokens=catalog.prompt_tokens,
+            revision=self._revision, total=len(catalog), visible=len(catalog.visible), prompt_tokens=self._tokens,
             problems=len(catalog.diagnostics),
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -9,6 +10,7 @@ from typing import Any, TypeAlias
 from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import JsonObject
 from nbagent.notebook.app import NotebookAgent
+from nbagent.notebook.commands import reverted_line
 from nbagent.notebook.context_commands import compaction_report, set_numbers
 from nbagent.notebook.panel_commands import (
     Cells,
@@ -42,6 +44,7 @@ from nbagent.runtime.session import Session
 
 NO_MEMORY = "memory is not in this version of the notebook"
 NO_SKILLS = "skills are not in this version of the notebook"
+MOVED = "The conversation has moved since this note was written, so nothing was changed; have it written again"
 ALONE = (PreviewCompaction, Compact, Undo, Revert, Set, SetSkill)
 
 
@@ -83,8 +86,7 @@ class PanelWork:
             case Undo():
                 return self._undo()
             case Revert():
-                node = self._session().revert(command.turn)
-                return Done(line=f"The conversation is at the end of turn {node.turn} again; nothing was removed.")
+                return Done(line=reverted_line(self._session(), command.turn))
             case Set():
                 return self._set(command)
             case SetSkill():
@@ -142,6 +144,8 @@ class PanelWork:
             raise UsageProblem("the note is empty; write what the agent has to know, or cancel")
         ports = TurnPorts(kernel_id=self._agent.kernel_id)
         session = self._session()
+        if isinstance(command, Compact) and command.base and command.base != _base(self._agent, session):
+            raise UsageProblem(MOVED)
         text = edited.strip() if edited is not None else None
         made: CompactionResult = await compact(session, ports, focus=command.focus, edited=text, dry_run=dry_run)
         if not made.applied and made.loss is None:
@@ -149,7 +153,7 @@ class PanelWork:
         report = compaction_report(made, dry_run=dry_run)
         sizes = f"{made.before_tokens:,} → {made.after_tokens:,} tokens"
         line = "" if dry_run else f"The conversation was compacted: {sizes}."
-        return Done(line=line, result=compaction_result(report))
+        return Done(line=line, result=compaction_result(report, _base(self._agent, session)))
 
     def _undo(self) -> Done:
         undo(self._session())
@@ -159,16 +163,38 @@ class PanelWork:
     def _set(self, command: Set) -> Done:
         if command.mode is not None and command.mode not in MODES:
             raise UsageProblem(f"unknown mode {command.mode!r}; the modes are: {', '.join(MODES)}")
-        words = [
+        numbers = [
             f"{key}={value}"
             for key, value in (
                 ("policy", command.policy), ("threshold", command.threshold), ("window", command.window_tokens)
             )
             if value is not None
         ]  # fmt: skip
-        now = set_numbers(self._agent, words)
+        if numbers:
+            set_numbers(self._agent, numbers)
         if command.mode is not None:
             self._agent.choose(mode=command.mode)
             self._agent.session()
-            now = f"mode {command.mode} {now}"
-        return Done(line=f"From the next turn on: {now}.")
+        return Done(line=f"From the next turn on: {_set_words(command)}.")
+
+
+def _set_words(command: Set) -> str:
+    """Return what was set, and nothing else."""
+    policy, mode, share, window = command.policy, command.mode, command.threshold, command.window_tokens
+    words = [
+        f"policy {policy}" if policy is not None else "",
+        f"permissions {mode}" if mode is not None else "",
+        (f"compaction at {share:.0%} of the window" if share else "no fixed threshold") if share is not None else "",
+        f"a window of {window:,} tokens" if window is not None else "",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def _base(agent: NotebookAgent, session: Session) -> str:
+    """Return a name for what a compaction would start from; another when the conversation or a setting of it moved."""
+    settings = session.settings
+    parts = (
+        session.tree.leaf, session.model_name, settings.policy, settings.window_tokens, settings.context.provider,
+        sorted(agent.numbers.items()),
+    )  # fmt: skip
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

@@ -44,6 +44,7 @@ class GaugePart:
     """How full the context is; the same figures as `%context`. Tokens; `categories` add up to `used_tokens`.
 
     `policies` are the names that can be chosen.
+    `cost_usd` is that of the whole session, also of branches that were left, as `%agent` says it.
     """
 
     model: str = ""

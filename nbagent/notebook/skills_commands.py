@@ -27,6 +27,7 @@ from nbagent.runtime.ports import TurnOptions
 from nbagent.runtime.skill_desk import changes_since, lint_skills, new_skill, skill_text, trust_skill, used_skills
 
 if TYPE_CHECKING:
+    from nbagent.runtime.session import Session
     from nbagent.runtime.skill_desk import Catalog, Skill
 
 NEAR = 3  # names offered instead of one that there is not
@@ -73,13 +74,13 @@ def skills_report(agent: NotebookAgent) -> SkillsReport:
     catalog = _catalog(agent)
     return SkillsReport(
         skills=tuple(catalog), diagnostics=_shown(agent, catalog.diagnostics), prompt=catalog.prompt,
-        prompt_tokens=_tokens(agent, catalog), tier=catalog.prompt_text.tier,
+        prompt_tokens=prompt_tokens(agent.session(), catalog), tier=catalog.prompt_text.tier,
     )  # fmt: skip
 
 
-def _tokens(agent: NotebookAgent, catalog: Catalog) -> int:
+def prompt_tokens(session: Session, catalog: Catalog) -> int:
     """Return what the list takes of a request, estimated; the same wherever the skills lie."""
-    session, text = agent.session(), catalog.prompt
+    text = catalog.prompt
     for skill in catalog.visible:
         text = text.replace(skill.location, f"~/.nbagent/skills/{skill.name}/SKILL.md")
     return session.runner.gauge.meter(session.facts_of(session.current_model()).family).text(text)
@@ -242,7 +243,8 @@ def _reload(agent: NotebookAgent, rest: str) -> Said:
 def _prompt(agent: NotebookAgent, rest: str) -> SkillPromptReport:
     """The text by which the model knows the skills."""
     catalog = _catalog(agent)
-    return SkillPromptReport(text=catalog.prompt, tokens=_tokens(agent, catalog), tier=catalog.prompt_text.tier)
+    tokens = prompt_tokens(agent.session(), catalog)
+    return SkillPromptReport(text=catalog.prompt, tokens=tokens, tier=catalog.prompt_text.tier)
 
 
 def _help(agent: NotebookAgent | None, rest: str) -> Said:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nbagent.core.budget import Usage
-from nbagent.core.entries import AssistantMessage, Entry, ToolResult, TurnStart, UsageReported, UserMessage
+from nbagent.core.entries import AssistantMessage, Entry, LeafMoved, ToolResult, TurnStart, UsageReported, UserMessage
 from nbagent.core.messages import ToolCall, tool_calls
 from nbagent.core.tree import SessionTree, TurnNode
 from nbagent.runtime.matching import stale_turns
@@ -53,7 +53,7 @@ def turn_facts(tree: SessionTree) -> tuple[TurnFacts, ...]:
             owner[entry.id] = above
             entries[above].append(entry)
     nodes = tree.turns()
-    stale = _stale(nodes, parents)
+    stale = _stale(nodes, parents, _replaced_by_hand(tree, nodes, parents))
     current = [n.turn for n in nodes if n.current]
     leaf = current[-1] if current else None
     return tuple(
@@ -66,10 +66,28 @@ def turn_facts(tree: SessionTree) -> tuple[TurnFacts, ...]:
     )  # fmt: skip
 
 
-def _stale(nodes: Sequence[TurnNode], parents: Mapping[str, str | None]) -> frozenset[str]:
-    """Return the turns left behind that build on one which was run again since: not a conversation merely put aside."""
+def numbered(tree: SessionTree, turn: str) -> str:
+    """Return a turn by number and name, such as "4 · 77aa01bc", as a tree shows it."""
+    return next((f"{f.number} · {f.turn}" for f in turn_facts(tree) if f.turn == turn), turn)
+
+
+def _replaced_by_hand(
+    tree: SessionTree, nodes: Sequence[TurnNode], parents: Mapping[str, str | None]
+) -> frozenset[str]:
+    """Return the turns for which `%agent fork` has put another one on the current path."""
+    moved = {e.parent for e in tree.path() if isinstance(e.body, LeafMoved) and e.body.why == "fork"}
+    current = {parents[n.turn] for n in nodes if n.current}
+    return frozenset(
+        n.turn for n in nodes if not n.current and n.start.parent in moved and parents[n.turn] in current
+    )  # fmt: skip
+
+
+def _stale(
+    nodes: Sequence[TurnNode], parents: Mapping[str, str | None], by_hand: frozenset[str]
+) -> frozenset[str]:
+    """Return the turns left behind that build on one which was replaced since: not a conversation merely put aside."""
     left = stale_turns(nodes)
-    replaced = {n.turn for n in nodes if not n.current} - left
+    replaced = ({n.turn for n in nodes if not n.current} - left) | by_hand
     shaky: set[str] = set()
     for node in nodes:  # parents come first
         above = parents[node.turn]

@@ -121,6 +121,19 @@ def test_an_edited_cell_forks_and_what_followed_is_stale(kernel: AgentKernel, tm
         assert "old b" in shown(kernel.run("%agent log"))
 
 
+def test_what_followed_a_turn_that_a_fork_replaced_is_stale(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake)
+        for cell_id in "abc":
+            kernel.run(agent(f"old {cell_id}"), cell_id=cell_id)
+        (old_b,) = [turn_ids(line)[0] for line in shown(kernel.run("%agent tree")).splitlines() if "old b" in line]
+        kernel.run(f"%agent fork {old_b}")
+        assert "stale" not in shown(kernel.run("%agent tree"))
+        kernel.run(agent("other b"), cell_id="d")
+        stale = [line for line in shown(kernel.run("%agent tree")).splitlines() if "stale" in line]
+        assert [("old c" in line) for line in stale] == [True]
+
+
 def test_a_conversation_put_aside_is_not_stale(kernel: AgentKernel, tmp_path: Path) -> None:
     with FakeMessagesAPI(["ok"], repeat=True) as fake:
         kernel.begin(tmp_path, fake)

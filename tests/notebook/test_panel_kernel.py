@@ -208,7 +208,7 @@ def test_a_compaction_is_shown_edited_applied_and_taken_back(kernel: AgentKernel
         assert (found["applied"], found["after_tokens"] < found["before_tokens"]) == (False, True)
         assert panel.parts["compaction"]["entry"] == ""
         edited = found["note"] + "\n- keep the WORDS list"
-        applied = panel.ask("compact", note=edited)
+        applied = panel.ask("compact", note=edited, base=found["base"])
         assert applied["status"] == "ok", applied
         assert applied["result"]["applied"] is True
         assert "keep the WORDS list" in applied["result"]["note"]
@@ -220,6 +220,23 @@ def test_a_compaction_is_shown_edited_applied_and_taken_back(kernel: AgentKernel
         assert len(fake.requests) == requests
         assert "keep the WORDS list" not in str(sent(fake)[-1])
         assert "after" in shown(kernel.run(agent("and now")))
+
+
+def test_a_preview_is_not_applied_to_a_conversation_that_moved(kernel: AgentKernel, tmp_path: Path) -> None:
+    note = "## Goal\nCount words.\n## Constraints\n- none\n## Decisions\n- none\n## Open\n- none\n## Next\n- go on"
+    turns = [reply("word " * 800) for _ in range(3)]
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([*turns, note, "more"]) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_WINDOW_TOKENS="20000")
+        for i in range(3):
+            assert kernel.run(agent(f"tell me {i} " + "context " * 300)).status == "ok"
+        panel.hello()
+        found = panel.ask("preview_compaction")["result"]
+        kernel.run(agent("one more"))
+        refused = panel.ask("compact", note=found["note"], base=found["base"])
+        assert refused["status"] == "error"
+        assert refused["line"].startswith("The conversation has moved since this note was written, so nothing was")
+        assert panel.parts["compaction"]["entry"] == ""
+        assert len(fake.requests) == 5
 
 
 def test_a_compaction_is_stopped_and_changes_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
@@ -250,12 +267,15 @@ def test_revert_and_set_act_between_turns_and_the_tree_says_so(kernel: AgentKern
         panel.hello()
         rows = panel.ask("page", of="tree")["result"]["rows"]
         assert [(r["prompt"].strip(), r["leaf"]) for r in rows] == [("a", False), ("b", True)]
-        assert panel.ask("revert", turn=rows[0]["turn"])["status"] == "ok"
+        before = panel.until(lambda p: p["gauge"]["cost_usd"] > 0)["gauge"]["cost_usd"]
+        back = panel.ask("revert", turn=rows[0]["turn"])["line"]
+        assert back == f"The conversation is at the end of turn 1 · {rows[0]['turn']} again; nothing was removed."
         panel.until(lambda p: p["tree"]["leaf"] == rows[0]["turn"])
         cells = panel.ask("cells", cells=["c1", "c2", "c9"])["result"]["rows"]
         assert [(r["cell"], r["current"]) for r in cells] == [("c1", True), ("c2", False)]
-        assert panel.ask("set", policy="pi", mode="plan")["status"] == "ok"
+        assert panel.ask("set", policy="pi", mode="plan")["line"] == "From the next turn on: policy pi, permissions plan."
         panel.until(lambda p: (p["gauge"]["policy"], p["gauge"]["mode"]) == ("pi", "plan"))
+        assert panel.parts["gauge"]["cost_usd"] == pytest.approx(before)  # of the session, as %agent says it
         assert panel.ask("set", mode="wild")["status"] == "error"
         assert kernel.run(agent("c"), cell_id="c3").status == "ok"
         assert [t.strip() for t in texts(sent(fake)[-1])] == ["a", "c"]
@@ -277,6 +297,7 @@ def test_a_question_is_answered_by_a_button_and_not_asked_below_the_cell(kernel:
         panel.hello()
         cell = Running(kernel, agent("go"))
         question = panel.until(lambda p: p["approval"]["approval"])["approval"]
+        panel.until(lambda p: p["turn"]["activity"] == "waiting for your answer")
         assert question["tool"] == "python"
         assert "print(6 * 7)" in question["text"]
         assert [c["answer"] for c in question["choices"]] == ["y", "t", "a", "n"]
@@ -414,6 +435,7 @@ def test_a_skill_is_found_switched_off_and_told_to_the_model(kernel: AgentKernel
         panel.hello()
         assert kernel.run(agent("hi")).status == "ok"
         catalog = panel.until(lambda p: p["catalog"]["total"] >= 2)["catalog"]
+        assert f"{catalog['prompt_tokens']:,} tokens in every request" in shown(kernel.run("%skills"))
         page = panel.ask("page", of="catalog", text="draws PLOTS")["result"]
         assert [(r["name"], r["on"], r["visible"]) for r in page["rows"]] == [("plots", True, True)]
         assert page["revision"] == catalog["revision"]
