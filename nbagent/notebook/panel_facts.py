@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +21,10 @@ from nbagent.notebook.protocol import (
     TreePart,
     TurnPart,
 )
+from nbagent.notebook.tracker import notebook_file
 from nbagent.runtime.contexts import known_policies
 from nbagent.runtime.gauge import Occupancy
+from nbagent.runtime.kept_glance import kept_at_a_glance
 from nbagent.runtime.session import Session
 from nbagent.runtime.turn_facts import TurnFacts, turn_facts
 
@@ -85,7 +88,7 @@ class PanelFacts:
     def refresh(self) -> None:
         """Look at session, turns and skills again. What cannot be read is one line in `session.trouble`."""
         try:
-            session = self._agent.opened
+            session = self._agent.opened or self._kept()
             if session is None:
                 self._unopened()
             else:
@@ -99,6 +102,13 @@ class PanelFacts:
                 self.state = replace(self.state, catalog=self._skills.summary())
         except UserError as error:
             self._say(error)
+
+    def _kept(self) -> Session | None:
+        """Open the conversation that the notebook has; `%load_ext` may have told of it without."""
+        notebook = notebook_file(self._agent.shell)
+        folder = os.path.dirname(notebook) if notebook else os.getcwd()
+        kept = kept_at_a_glance(folder, notebook)
+        return None if kept is None or kept.turns == 0 else self._agent.session()
 
     def count_gauge(self) -> None:
         """Count how full the context is, if anything changed: long work in a long conversation, not in mid-turn."""

@@ -100,7 +100,7 @@ function render({ model, el }) {
     };
     apply.onclick = async () => {
       apply.disabled = true;
-      const reply = await link.command("compact", { note: note.value, focus: "" });
+      const reply = await link.command("compact", { note: note.value, focus: "", base: found.base ?? "" });
       say(reply.line);
       if (reply.status === "ok") shut();
       else onMove();
