@@ -37,9 +37,9 @@ from nbagent.core.cuts import cut_points
 from nbagent.core.entries import AssistantMessage, Body, Compaction, Entry, Report
 from nbagent.core.messages import Message, canonical
 from nbagent.core.view import View, ViewFold
-from nbagent.runtime.import_formats import parse_recording
-from nbagent.runtime.import_recorder import COMPACTION
 from nbagent.runtime.importing import imported_entries
+from nbagent.runtime.importing.formats import parse_recording
+from nbagent.runtime.importing.recorder import COMPACTION
 
 READ, WRITE, OUTPUT = 0.1, 1.25, 5.0  # input-price units a token; Anthropic's prices, 2026-11
 RETRIEVAL_TOKENS, RETRIEVAL_OUTPUT_TOKENS = 2_500, 150  # of one retrieval; the report's section 4.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nbagent.notebook.report import TurnResult
+    from nbagent.notebook.reports.context import TurnResult
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "ask", "last_turn", "load_ipython_extension", "unload_ipython_extension"]

@@ -56,8 +56,8 @@ THIRD_PARTIES = {
     "sqlite3": ("memory/index.py",),
     "IPython": ("notebook/",),
     "ipywidgets": ("notebook/",),
-    "anywidget": ("notebook/widgets.py",),
-    "comm": ("notebook/panel_door.py",),
+    "anywidget": ("notebook/panel/widgets.py",),
+    "comm": ("notebook/panel/door.py",),
     "traitlets": ("notebook/",),
 }
 CLOCK_MODULES = frozenset({"time", "random", "uuid", "secrets"})
@@ -195,14 +195,14 @@ def clock_uses(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"asks {node.value.id}.{node.attr}"
 
 
-PANEL_PURE = ("protocol", "panel_commands", "panel_results", "panel_live")
+PANEL_PURE = ("protocol", "commands", "results", "live")
 
 
 @pytest.mark.parametrize("name", PANEL_PURE)
 def test_the_protocol_of_the_panel_has_no_effects(name: str) -> None:
     """It may use what is pure of the notebook, and knows no session, thread, comm or widget."""
-    path = PACKAGE / "notebook" / f"{name}.py"
-    beside = {"comms", "markdown", "render", "report", *PANEL_PURE}
+    path = PACKAGE / "notebook" / "panel" / f"{name}.py"
+    beside = {"markdown", "render", "reports.context", "panel.comms", *(f"panel.{n}" for n in PANEL_PURE)}
     wrong = [
         f"{short(path)}:{found.line} imports {found.module}"
         for found in imports(path)
@@ -213,7 +213,7 @@ def test_the_protocol_of_the_panel_has_no_effects(name: str) -> None:
 
 
 def test_the_modules_of_the_widgets_need_no_build_and_no_network() -> None:
-    static = PACKAGE / "notebook" / "static"
+    static = PACKAGE / "notebook" / "panel" / "static"
     modules = sorted(static.glob("*.js"))
     assert {m.stem for m in modules} == {"common", "context", "skills", "memory"}
     for module in modules:

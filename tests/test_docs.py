@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from nbagent.cli import command_parser
-from nbagent.notebook.commands import AGENT_COMMANDS
-from nbagent.notebook.context_commands import CONTEXT_COMMANDS
+from nbagent.notebook.commands.agent import AGENT_COMMANDS
+from nbagent.notebook.commands.context import CONTEXT_COMMANDS
 from nbagent.notebook.options import cell_parser
 from nbagent.store.settings_keys import KEYS
 

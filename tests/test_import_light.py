@@ -60,8 +60,8 @@ import sys, json
 print(json.dumps(sorted(m for m in sys.modules if m.startswith("nbagent."))))
 """
 LIGHT = {
-    "nbagent.notebook", "nbagent.notebook.comms", "nbagent.notebook.extension", "nbagent.notebook.greeting",
-    "nbagent.notebook.matcher", "nbagent.notebook.panel_door", "nbagent.notebook.registered", "nbagent.notebook.stopped",
+    "nbagent.notebook", "nbagent.notebook.panel", "nbagent.notebook.panel.comms", "nbagent.notebook.extension", "nbagent.notebook.greeting",
+    "nbagent.notebook.matcher", "nbagent.notebook.panel.door", "nbagent.notebook.registered", "nbagent.notebook.stopped",
     "nbagent.notebook.tracker", "nbagent.notebook.transform", "nbagent.notebook.words",
     "nbagent.models", "nbagent.models.credentials", "nbagent.runtime", "nbagent.runtime.kept_glance",
     "nbagent.runtime.plain_start", "nbagent.runtime.skill_glance",

@@ -26,7 +26,7 @@ from nbagent.notebook.cells import CellSite, source_hash
 from nbagent.notebook.host import Engine, Jobs, TurnStopped, host_async, host_sync
 from nbagent.notebook.live import LiveDisplay, notebook_callables, terminal_publish
 from nbagent.notebook.open_notebook import ShellNotebook
-from nbagent.notebook.panel_hooks import PanelHooks
+from nbagent.notebook.panel.hooks import PanelHooks
 from nbagent.notebook.shell import ShellKernel
 from nbagent.notebook.stopped import NOT_BEGUN
 from nbagent.notebook.tracker import CellTracker, is_interactive, notebook_file, raw_source
@@ -43,7 +43,7 @@ from nbagent.tools.tool import SeenCell
 
 if TYPE_CHECKING:
     from nbagent.core.messages import Request
-    from nbagent.notebook.panel_door import PanelDoor
+    from nbagent.notebook.panel.door import PanelDoor
 
 CONSENT = "This recording runs code in your kernel (it is shown above). Run it? [y]es, [n]o: "
 KEPT_TURNS = 20

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nbagent.notebook.commands import AGENT_COMMANDS
-from nbagent.notebook.context_commands import CONTEXT_COMMANDS
-from nbagent.notebook.memory_commands import MEMORY_COMMANDS, add_parser, get_parser, search_parser
+from nbagent.notebook.commands.agent import AGENT_COMMANDS
+from nbagent.notebook.commands.context import CONTEXT_COMMANDS
+from nbagent.notebook.commands.memory import MEMORY_COMMANDS, add_parser, get_parser, search_parser
+from nbagent.notebook.commands.skills import SKILLS_COMMANDS, new_parser
 from nbagent.notebook.options import cell_parser, option_words
-from nbagent.notebook.skills_commands import SKILLS_COMMANDS, new_parser
 from nbagent.notebook.words import MODES, OBSERVED, RERUNS
 
 _VALUES = {"--mode": MODES, "--rerun": RERUNS}

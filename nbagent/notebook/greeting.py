@@ -28,7 +28,7 @@ def welcome(magics: AgentMagics) -> str:
 
         start = set_start(folder, os.environ, notebook, configured)
     if start is None:
-        from nbagent.notebook.commands import welcome as read_all
+        from nbagent.notebook.commands.agent import welcome as read_all
 
         return read_all(magics.agent_app)
     facts = (start.model, start.policy, start.window_tokens)

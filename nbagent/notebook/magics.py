@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import Ask, NotebookAgent
-from nbagent.notebook.commands import agent_command
-from nbagent.notebook.context_commands import compact_parser, context_command, note_cell
-from nbagent.notebook.controls import show_controls, with_controls
+from nbagent.notebook.commands.agent import agent_command
+from nbagent.notebook.commands.context import compact_parser, context_command, note_cell
 from nbagent.notebook.options import cell_parser, parse_cell_line, resume_parser, turn_options
+from nbagent.notebook.panel.controls import show_controls, with_controls
 from nbagent.notebook.results import turn_result
 from nbagent.notebook.transform import split_awaitable
 from nbagent.runtime.ports import FinishedTurn, TurnOptions
 
 if TYPE_CHECKING:
-    from nbagent.notebook.report import TurnResult
+    from nbagent.notebook.reports.context import TurnResult
 
 
 def agent_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
@@ -59,7 +59,7 @@ def context_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
 
 def memory_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
     """Search, read or add notes."""
-    from nbagent.notebook.memory_commands import memory_command
+    from nbagent.notebook.commands.memory import memory_command
 
     report = memory_command(agent, line)
     if not line.strip():
@@ -69,7 +69,7 @@ def memory_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
 
 def skills_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
     """Show the skills, or do something with one."""
-    from nbagent.notebook.skills_commands import skills_command
+    from nbagent.notebook.commands.skills import skills_command
 
     report = skills_command(agent, line)
     if not line.strip():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from IPython.core.magic import Magics, magics_class, no_var_expand
 from traitlets import Enum, Float, Int, Unicode
 
-from nbagent.notebook.panel_door import PanelDoor
+from nbagent.notebook.panel.door import PanelDoor
 from nbagent.notebook.stopped import NOT_BEGUN, TurnStopped
 from nbagent.notebook.tracker import CellTracker
 from nbagent.notebook.transform import AWAITABLE
@@ -22,7 +22,7 @@ from nbagent.notebook.words import MODES, OBSERVED, RERUNS
 
 if TYPE_CHECKING:
     from nbagent.notebook.app import NotebookAgent
-    from nbagent.notebook.report import TurnResult
+    from nbagent.notebook.reports.context import TurnResult
 
 
 TICK_S = 0.1
@@ -56,12 +56,12 @@ MAGICS = (
     Magic(
         "skills", ("line",), "nbagent.notebook.magics:skills_magic",
         "Pages of instructions for kinds of tasks. `%skills` lists them, `%skills why NAME` says why one is hidden.",
-        "nbagent.notebook.skills_commands:skills_help",
+        "nbagent.notebook.commands.skills:skills_help",
     ),
     Magic(
         "memory", ("line",), "nbagent.notebook.magics:memory_magic",
         "Notes that outlast a conversation: `%memory QUERY` searches them, `%memory add TEXT` notes a fact.",
-        "nbagent.notebook.memory_commands:memory_help",
+        "nbagent.notebook.commands.memory:memory_help",
     ),
 )  # fmt: skip
 
@@ -149,7 +149,7 @@ class AgentMagics(Magics):
 
     def skill_names(self) -> Sequence[str]:
         """Return the names of the skills for completion."""
-        from nbagent.notebook.skills_commands import skill_names
+        from nbagent.notebook.commands.skills import skill_names
 
         return skill_names(self.agent_app)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nbagent.core.budget import Usage
 from nbagent.core.entries import UsageReported
 from nbagent.notebook.app import NotebookAgent
-from nbagent.notebook.report import TurnResult
+from nbagent.notebook.reports.context import TurnResult
 from nbagent.runtime.ports import FinishedTurn
 from nbagent.runtime.turn_facts import calls_of
 

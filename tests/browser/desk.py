@@ -56,7 +56,7 @@ _CLOSE = """async (path) => {
 # What takes long to import is there when a test opens the notebook whose kernel was begun ahead (see Kernels).
 _STARTUP = f"""import os
 if os.environ.get("JPY_SESSION_NAME", "").endswith("{NOTES}"):
-    import anthropic, anywidget, nbagent.notebook.bridge, nbagent.notebook.app
+    import anthropic, anywidget, nbagent.notebook.panel.bridge, nbagent.notebook.app
     del anthropic, anywidget, nbagent
 del os
 """

@@ -41,7 +41,7 @@ def cell(parts: dict[str, Any], *, version: int = 1, least: int = 1, answers: di
 _SOURCE = """
 import json
 from comm import create_comm
-from nbagent.notebook.comms import free_comm
+from nbagent.notebook.panel.comms import free_comm
 played = json.loads(@PLAYED@)
 heard, seq = [], 0
 

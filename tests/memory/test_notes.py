@@ -17,7 +17,7 @@ from nbagent.memory.memory import Memory
 from nbagent.memory.notes import MAX_NOTE_BYTES, append, read_note
 from nbagent.memory.provenance import Provenance, as_item, provenance_of
 from nbagent.memory.startup import cut_log, cut_note
-from nbagent.notebook.memory_report import MemoryAdded
+from nbagent.notebook.reports.memory import MemoryAdded
 from tests.memory.desk import Desk, snippets
 
 HERE = Provenance(turn="t7", cell="a1b2")

@@ -30,7 +30,7 @@ from nbagent.memory.recall import (
 )
 from nbagent.memory.shelf import Shelf
 from nbagent.memory.words import query_terms
-from nbagent.notebook.memory_report import MemoryHits
+from nbagent.notebook.reports.memory import MemoryHits
 from nbagent.store.settings_keys import MEMORY_PRESETS
 from tests.memory.desk import Desk, WordsEmbedder, snippets
 

@@ -15,7 +15,7 @@ from IPython.core.magic import no_var_expand
 from IPython.display import DisplayHandle, Pretty
 
 from nbagent.notebook import host
-from nbagent.notebook.comms import free_comm
+from nbagent.notebook.panel.comms import free_comm
 from nbagent.notebook.shell import ShellKernel
 from nbagent.notebook.tracker import CellTracker, raw_source
 from nbagent.notebook.transform import AgentCellTransform, install, remove, split_awaitable

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
-from nbagent.notebook.comms import TARGET
-from nbagent.notebook.protocol import merged
+from nbagent.notebook.panel.comms import TARGET
+from nbagent.notebook.panel.protocol import merged
 from tests.notebook.kernel_harness import Kernel
 
 WAIT_S = 20

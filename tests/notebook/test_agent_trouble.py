@@ -132,7 +132,7 @@ def test_what_changes_the_conversation_is_refused_while_a_turn_runs_and_the_turn
 
 def test_an_edited_note_is_not_installed_while_a_turn_runs(kernel: AgentKernel, tmp_path: Path) -> None:
     code = (
-        "from nbagent.notebook import context_commands\nfrom nbagent.notebook.extension import current\n"
+        "from nbagent.notebook.commands import context as context_commands\nfrom nbagent.notebook.extension import current\n"
         "context_commands.note_in_force = lambda session: 'a note'\n"
         "try:\n    context_commands.note_cell(current().agent_app, 'x')\nexcept Exception as error:\n    told = str(error)"
     )

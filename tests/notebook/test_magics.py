@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from nbagent.notebook.commands.context import CONTEXT_COMMANDS
 from nbagent.notebook.completion import words_for
-from nbagent.notebook.context_commands import CONTEXT_COMMANDS
 from tests.fakes.messages_api import FakeMessagesAPI
 from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, states
 from tests.notebook.kernel_harness import ROOT

@@ -6,7 +6,7 @@ from nbagent.core.errors import Diagnostic
 from nbagent.memory.hits import Excerpt, Hit, Status
 from nbagent.memory.provenance import Provenance
 from nbagent.memory.recall import Why
-from nbagent.notebook.memory_report import MemoryAdded, MemoryExcerpt, MemoryHits, MemoryStatus, MemoryToday
+from nbagent.notebook.reports.memory import MemoryAdded, MemoryExcerpt, MemoryHits, MemoryStatus, MemoryToday
 
 HIT = Hit(
     path=".nbagent/MEMORY.md", start_line=3, end_line=4, score=4.25, snippet="the <b>TTL</b>\nis 30 s", date="2026-03-01",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nbagent.notebook.protocol import MAX_DELTA_BYTES, size_bytes
+from nbagent.notebook.panel.protocol import MAX_DELTA_BYTES, size_bytes
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply
 from tests.fakes.replies import stall_before_headers
 from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, texts

@@ -25,11 +25,11 @@ from nbagent.core.effects import (
     TurnEvent,
 )
 from nbagent.core.errors import UsageProblem
-from nbagent.notebook.panel_facts import cells_of, matching
-from nbagent.notebook.panel_live import MOST_AGENTS, LiveTurn, grown
-from nbagent.notebook.panel_questions import OpenQuestion, taken_apart
-from nbagent.notebook.panel_results import TurnRow
-from nbagent.notebook.protocol import DeltaPacer, GaugePart, PanelState, TurnPart, size_bytes
+from nbagent.notebook.panel.facts import cells_of, matching
+from nbagent.notebook.panel.live import MOST_AGENTS, LiveTurn, grown
+from nbagent.notebook.panel.protocol import DeltaPacer, GaugePart, PanelState, TurnPart, size_bytes
+from nbagent.notebook.panel.questions import OpenQuestion, taken_apart
+from nbagent.notebook.panel.results import TurnRow
 from nbagent.notebook.turnstile import Turnstile
 from nbagent.notebook.whereabouts import Whereabouts
 from nbagent.runtime.approvals import question

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbagent.notebook import panel_commands, panel_results, protocol
-from nbagent.notebook.comms import TARGET
-from nbagent.notebook.panel_commands import BadMessage, Bye, Compact, Hello, Page, Pong, read_message
-from nbagent.notebook.panel_results import HitRow, SkillRow, TurnRow, page_bounds, page_result
-from nbagent.notebook.protocol import (
+from nbagent.notebook.panel import commands as panel_commands
+from nbagent.notebook.panel import protocol
+from nbagent.notebook.panel import results as panel_results
+from nbagent.notebook.panel.commands import BadMessage, Bye, Compact, Hello, Page, Pong, read_message
+from nbagent.notebook.panel.comms import TARGET
+from nbagent.notebook.panel.protocol import (
     MAX_DELTA_BYTES,
     AgentRow,
     AgentsPart,
@@ -41,6 +42,7 @@ from nbagent.notebook.protocol import (
     snapshot,
     welcome,
 )
+from nbagent.notebook.panel.results import HitRow, SkillRow, TurnRow, page_bounds, page_result
 
 BUNDLES = Path(__file__).parents[1] / "fixtures" / "bundles"
 KINDS = {"welcome", "snapshot", "delta", "reply", "ping", "mismatch"}

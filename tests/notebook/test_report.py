@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nbagent.core.errors import Diagnostic
 from nbagent.core.messages import ToolCall
-from nbagent.notebook.report import (
+from nbagent.notebook.reports.context import (
     CATEGORIES,
     ContextReport,
     RequestReport,
@@ -27,7 +27,7 @@ from nbagent.notebook.report import (
     TurnResult,
     TurnTreeReport,
 )
-from nbagent.notebook.tables import Line, Table, as_html, as_markdown, as_text, width
+from nbagent.notebook.reports.tables import Line, Table, as_html, as_markdown, as_text, width
 
 HOSTILE = '<img src=x onerror=alert(1)>"\'|`*_[a](javascript:x)\x1b[31m$\u202e\nnext'
 

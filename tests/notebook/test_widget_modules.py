@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from nbagent.notebook.report import CATEGORIES
-from nbagent.notebook.tables import hue
+from nbagent.notebook.reports.context import CATEGORIES
+from nbagent.notebook.reports.tables import hue
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
-STATIC = Path(__file__).parents[2] / "nbagent" / "notebook" / "static"
+STATIC = Path(__file__).parents[2] / "nbagent" / "notebook" / "panel" / "static"
 BUNDLES = Path(__file__).parents[1] / "fixtures" / "bundles"
 CHROMIUM = os.environ.get("NBAGENT_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 KINDS = ("context", "skills", "memory")

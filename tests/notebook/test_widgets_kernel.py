@@ -92,12 +92,12 @@ def test_where_nobody_can_answer_the_output_is_the_report_alone(kernel: AgentKer
     kernel.begin(tmp_path)
     result = kernel.run("%context", allow_stdin=False)
     assert result.kinds() == ["execute_result"]
-    assert "ipywidgets" not in kernel.run("import sys; print(*[m for m in sys.modules if m == 'nbagent.notebook.widgets'])").stream()
+    assert "ipywidgets" not in kernel.run("import sys; print(*[m for m in sys.modules if m == 'nbagent.notebook.panel.widgets'])").stream()
 
 
 def test_without_anywidget_the_output_is_the_report_alone(kernel: AgentKernel, tmp_path: Path) -> None:
     kernel.begin(tmp_path)
-    kernel.run("import sys; kept = {n: sys.modules.pop(n) for n in list(sys.modules) if n.startswith('anywidget') or n == 'nbagent.notebook.widgets'}\nsys.modules['anywidget'] = None")
+    kernel.run("import sys; kept = {n: sys.modules.pop(n) for n in list(sys.modules) if n.startswith('anywidget') or n == 'nbagent.notebook.panel.widgets'}\nsys.modules['anywidget'] = None")
     result = kernel.run("%context")
     kernel.run("del sys.modules['anywidget']; sys.modules.update(kept)")
     assert result.kinds() == ["execute_result"]
@@ -109,7 +109,7 @@ def test_the_report_is_a_value_and_follows_what_the_panel_does(kernel: AgentKern
         kernel.run(agent("hi"))
         result = kernel.run("%context")
         (report,) = [m["content"] for m in result.of("display_data") if VIEW not in m["content"]["data"]]
-        assert kernel.value("(isinstance(_, __import__('nbagent.notebook.report', fromlist=['x']).ContextReport), _.level)") == (True, 0)
+        assert kernel.value("(isinstance(_, __import__('nbagent.notebook.reports.context', fromlist=['x']).ContextReport), _.level)") == (True, 0)
         panel = WidgetClient(kernel, views(result)[0][VIEW]["model_id"])
         try:
             panel.hello()

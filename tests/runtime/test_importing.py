@@ -14,9 +14,9 @@ from nbagent.core.entries import Body
 from nbagent.core.errors import UsageProblem, UserError
 from nbagent.core.messages import Prefix
 from nbagent.core.view import build_view
-from nbagent.runtime.import_formats import parse_recording
-from nbagent.runtime.import_recorder import COMPACTION, Imported, entry_id
 from nbagent.runtime.importing import import_transcript, imported_entries
+from nbagent.runtime.importing.formats import parse_recording
+from nbagent.runtime.importing.recorder import COMPACTION, Imported, entry_id
 from nbagent.store.artifacts import Artifacts
 from nbagent.store.journal_reading import read_journal
 from nbagent.store.verify import verify

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from nbagent.core.errors import ToolError
-from nbagent.notebook.skills_report import (
+from nbagent.notebook.reports.skills import (
     LintReport,
     SkillLogReport,
     SkillPromptReport,

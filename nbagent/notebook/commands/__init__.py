@@ -1,0 +1,1 @@
+"""What is typed after a magic; `magics` finds the command here."""

@@ -1,0 +1,365 @@
+"""The sub-commands of `%context`: each takes the agent and its words, and returns a value that shows itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+from nbagent.core.budget import Budget, scaled_parts
+from nbagent.core.effects import Notice
+from nbagent.core.errors import TurnFailed, UsageProblem, UserError
+from nbagent.core.messages import Request, canonical
+from nbagent.notebook.app import Ask, NotebookAgent
+from nbagent.notebook.commands.agent import Said, Words, moves, only_word
+from nbagent.notebook.options import OneLineParser, no_words, split_line, verbatim
+from nbagent.notebook.reports.compaction import CompactionReport
+from nbagent.notebook.reports.compare import CompareReport, live_cost
+from nbagent.notebook.reports.context import ContextReport, RequestReport, RequestSegment
+from nbagent.notebook.reports.rot import RotReport
+from nbagent.notebook.stopped import TurnStopped
+from nbagent.runtime.compacting import (
+    WAITS,
+    compact,
+    loss_in_force,
+    note_in_force,
+    provider_lines,
+    replace_note,
+    rot_of,
+    set_pin,
+    undo,
+    waiting_lines,
+)
+from nbagent.runtime.comparing import compare_live, compare_session
+from nbagent.runtime.contexts import (
+    NOTHING_TO_COMPACT,
+    CompactionResult,
+    acts_when_it_pays,
+    check_number,
+    known_policies,
+    when_it_acts,
+)
+from nbagent.runtime.doors import request_as_sent
+from nbagent.runtime.ports import TurnOptions, TurnPorts
+from nbagent.runtime.provider_edits import missing_edits
+
+LONG_ENTRIES = 2_000  # from here on a comparison tells how far it is
+
+
+def context_command(agent: Any, line: str, *, ask: Ask | None = None) -> Any:
+    """Run `%context LINE`; `ask` is the turn that a dry run shows."""
+    name, _, rest = line.strip().partition(" ")
+    words = [name, *verbatim(rest)] if name in ("pin", "unpin") else split_line(line)
+    if not any(words):
+        return context_report(agent)
+    command = CONTEXT_COMMANDS.get(words[0])
+    if command is None:
+        raise UsageProblem(f"%context has no sub-command {words[0]!r}; it has: {', '.join(CONTEXT_COMMANDS)}")
+    return command(agent, words[1:], ask)
+
+
+def context_report(agent: NotebookAgent) -> ContextReport:
+    """Return what the next request would hold."""
+    session = agent.session()
+    held = session.occupancy()
+    by_cost = acts_when_it_pays(session.runner.policy_of(session.settings.policy))
+    return ContextReport(
+        model=session.current_model(), policy=session.settings.policy, window_tokens=held.budget.window_tokens,
+        threshold_tokens=round(held.budget.threshold_share * held.budget.window_tokens), used_tokens=held.used_tokens,
+        level=held.budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
+        cache_hit_rate=held.cache_hit_rate, cost_usd=held.cost_usd, estimated=held.estimated,
+        rot=tuple(rot_of(session)), pending=waiting_lines(session), provider=provider_lines(session),
+        when="when it pays, usually " if by_cost else "",
+    )  # fmt: skip
+
+
+def _show(agent: NotebookAgent, words: Words, ask: Ask | None) -> RequestReport:
+    """The exact request that the next turn would send: [--json]."""
+    if rest := [w for w in words if w != "--json"]:
+        raise UsageProblem(f"%context show takes --json only, not {rest[0]!r}")
+    request = agent.preview(ask or Ask(prompt="", options=TurnOptions()))
+    session = agent.session()
+    return RequestReport(
+        model=request.model, segments=tuple(_segments(agent, request)), as_json="--json" in words,
+        window_tokens=session.occupancy().budget.window_tokens, request=request_as_sent(request),
+        pending=waiting_lines(session),
+    )  # fmt: skip
+
+
+def _segments(agent: NotebookAgent, request: Request) -> list[RequestSegment]:
+    """Return the parts of a request; their sizes add up to what the gauge predicts for it, as `%context` shows."""
+    gauge = agent.session().runner.gauge
+    meter, total = gauge.meter(agent.session().facts_of(request.model).family), gauge.looked_tokens
+    prefix = request.prefix
+    tools = "\n".join(str(t["name"]) for t in prefix.tools)
+    out = [RequestSegment(name="tools", tokens=sum(meter.tool(t) for t in prefix.tools), first_lines=tools)]
+    for i, block in enumerate(prefix.system):
+        name = prefix.categories[i] if i < len(prefix.categories) else "system"
+        last = i == len(prefix.system) - 1
+        text = str(block.get("text", ""))
+        out.append(RequestSegment(name=name, tokens=meter.text(text), first_lines=_head(text), breakpoint=last))
+    for i, message in enumerate(request.messages):
+        text = "\n".join(_block_head(b) for b in message.blocks)
+        tokens = meter.text(canonical(list(message.blocks)))
+        mark = i in request.breakpoints
+        out.append(RequestSegment(name=message.role, tokens=tokens, first_lines=_head(text), breakpoint=mark))
+    sizes = scaled_parts([s.tokens for s in out], total)
+    return [replace(s, tokens=size) for s, size in zip(out, sizes, strict=True)]
+
+
+def _block_head(block: Mapping[str, Any]) -> str:
+    kind = block.get("type")
+    if kind == "text":
+        return str(block.get("text", ""))
+    if kind == "tool_use":
+        return f"{block.get('name')}({canonical(block.get('input'))})"
+    if kind == "tool_result":
+        inner = block.get("content")
+        parts = [inner] if isinstance(inner, str) else [_block_head(b) for b in inner or ()]
+        return "result: " + "\n".join(parts)
+    return f"[{kind}]"
+
+
+def _head(text: str, most_lines: int = 6, most_chars: int = 600) -> str:
+    lines = text[:most_chars].split("\n")[:most_lines]
+    return "\n".join(lines) + (" …" if len(text) > most_chars or text.count("\n") >= most_lines else "")
+
+
+def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Show the policies, or choose one: NAME or NAME@seed."""
+    session = agent.session()
+    if words:
+        name = only_word(words, "%context policy NAME")
+        session.runner.policy(TurnOptions(policy=name))
+        agent.choose(policy=name)
+        return Said(f"policy {agent.session().settings.policy}: {_numbers(agent)}")
+    here = session.settings.policy.partition("@")[0]
+    lines = [f"{'→' if name == here else ' '} {name:<12} {kind.summary}" for name, kind in known_policies().items()]
+    return Said("\n".join(lines))
+
+
+def _numbers(agent: NotebookAgent) -> str:
+    session = agent.session()
+    policy = session.runner.policy_of(session.settings.policy)
+    if not policy.numbers:
+        return "no numbers"
+    window = _budget(agent).window_tokens
+    return " ".join(f"{k}={v:g}" for k, v in policy.numbers.items()) + f" · {when_it_acts(policy, window)}"
+
+
+def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Change numbers of the policy: KEY=VALUE; window=TOKENS; provider=MODE; shows the effective values."""
+    return Said(set_numbers(agent, words))
+
+
+def set_numbers(agent: NotebookAgent, words: Words) -> str:
+    """Change policy, window, provider and numbers of the policy, each given as KEY=VALUE; returns the effective values.
+
+    Raises:
+        UsageProblem, PolicyError: a word is none of those.
+    """
+    session, chosen, numbers = agent.session(), {}, {}
+    for word in words:
+        key, _, value = word.partition("=")
+        if not value:
+            raise UsageProblem(f"%context set takes KEY=VALUE, not {word!r}; the numbers are: {_numbers(agent)}")
+        if key == "policy":
+            session.runner.policy(TurnOptions(policy=value))
+            chosen["policy"] = value
+        elif key == "provider":
+            chosen["context.provider"] = value
+        elif key == "window":
+            chosen["window_tokens"] = _number(key, value, whole=True)
+        else:
+            numbers[key] = _number(key, value)
+    for key, number in numbers.items():
+        check_number(chosen.get("policy", session.settings.policy), key, number)
+    before = agent.chosen
+    agent.choose(**chosen)
+    try:
+        _refuse_provider(agent, agent.session().settings.context.provider)
+    except UserError:
+        agent.chosen = before
+        raise
+    agent.numbers |= numbers
+    settings = agent.session().settings
+    named = f"window={_budget(agent).window_tokens:,} provider={settings.context.provider}"
+    return f"{named} policy={settings.policy} {_numbers(agent)}"
+
+
+def _budget(agent: NotebookAgent) -> Budget:
+    session = agent.session()
+    return session.runner.budget(session.facts_of(session.current_model()))  # also of a recording, which opens none
+
+
+def _refuse_provider(agent: NotebookAgent, mode: str) -> None:
+    """Refuse to leave to the provider what it cannot do: here, not in the next turn."""
+    session = agent.session()
+    if line := missing_edits(session.model(session.current_model()), mode, _budget(agent)):
+        raise UsageProblem(line)
+
+
+def _number(key: str, value: str, *, whole: bool = False) -> Any:
+    try:
+        plain = value.replace("_", "").replace(",", "")
+        return int(plain) if whole else float(plain)
+    except ValueError as error:
+        kind = "whole number" if whole else "number"
+        raise UsageProblem(f"%context set {key}={value}: {value!r} is no {kind}") from error
+
+
+def _compact(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompactionReport | Said:
+    """Replace older turns by a hand-off note now: [--focus TEXT] [--dry-run]."""
+    if "--help" in words:
+        return Said(compact_parser().format_help())
+    parsed = compact_parser().parse_args(list(words))
+    focus = parsed.focus if isinstance(parsed.focus, str) else " ".join(parsed.focus)
+    return _compacted(agent, focus=focus, dry_run=parsed.dry_run)
+
+
+def compact_parser() -> OneLineParser:
+    """Return the parser of `%context compact`."""
+    parser = OneLineParser(prog="%context compact", add_help=False, allow_abbrev=False)
+    parser.add_argument("--focus", default="", nargs="+", metavar="WORD", help="what the note should dwell on")
+    parser.add_argument("--dry-run", action="store_true", help="write the note and show it; nothing is changed")
+    parser.add_argument("--help", action="store_true", help="show this")
+    return parser
+
+
+OWN_LINES = ("Compacting the conversation", "The conversation was compacted")  # the report says it itself
+
+
+def _compacted(
+    agent: NotebookAgent, *, focus: str = "", edited: str | None = None, dry_run: bool = False
+) -> CompactionReport:
+    began, lines = monotonic(), list[str]()
+
+    async def work(ports: TurnPorts) -> CompactionResult:
+        ports = replace(ports, sink=lambda e: lines.append(e.text) if isinstance(e, Notice) else None)
+        return await compact(agent.session(), ports, focus=focus, edited=edited, dry_run=dry_run)
+
+    result = agent.beside(work)
+    if result.reason == "stopped":
+        raise TurnStopped("Stopped; nothing was changed.")
+    if result.loss is None and result.reason != NOTHING_TO_COMPACT:
+        raise TurnFailed(f"nothing was compacted: {result.reason}; the conversation is as it was")
+    notices = tuple(line for line in lines if not line.startswith(OWN_LINES))
+    return replace(compaction_report(result, dry_run=dry_run, duration_s=monotonic() - began), notices=notices)
+
+
+def compaction_report(result: CompactionResult, *, dry_run: bool, duration_s: float = 0.0) -> CompactionReport:
+    """Return what a compaction did, or would do, as people get it."""
+    loss = result.loss
+    return CompactionReport(
+        applied=result.applied, reason=result.reason, before_tokens=result.before_tokens,
+        after_tokens=result.after_tokens, handoff=result.handoff, policy=result.policy, dry_run=dry_run and bool(loss),
+        verbatim=loss.verbatim if loss else (), reachable=loss.reachable if loss else (),
+        lost=loss.lost if loss else (), duration_s=duration_s,
+    )  # fmt: skip
+
+
+@moves
+def _undo(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Take the last compaction back; later turns stay."""
+    if words:
+        raise UsageProblem("%context undo takes no words; it takes the last compaction back")
+    waits = undo(agent.session()).waits
+    held = agent.session().occupancy()
+    if waits:
+        return Said(
+            f"The compaction will be taken back, but not yet: the undo {WAITS}. Until then the context stays as it is "
+            f"({held.used_tokens:,} tokens). `%agent resume` goes on with the turn; `%context` shows what waits."
+        )
+    return Said(
+        f"The compaction is taken back: the context holds {held.used_tokens:,} tokens again. Nothing is compacted by "
+        "itself until you compact, or until the window is nearly full."
+    )
+
+
+def _loss(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompactionReport:
+    """What the compaction in force, also the provider's own, left of what it replaced: the list of what is lost."""
+    no_words(words, "%context loss")
+    return compaction_report(loss_in_force(agent.session()), dry_run=False)
+
+
+def _note(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Show the hand-off note in force; --edit offers it as a cell to change."""
+    if rest := [w for w in words if w != "--edit"]:
+        raise UsageProblem(f"%context note takes --edit only, not {rest[0]!r}")
+    text = note_in_force(agent.session())
+    if not words:
+        return Said(text or "There is no hand-off note: nothing was compacted yet.")
+    agent.shell.set_next_input(f"%%context note\n{text}", replace=False)
+    return Said("The note is offered as the next cell; change it and run the cell to install it.")
+
+
+def note_cell(agent: NotebookAgent, text: str) -> Any:
+    """Install an edited note: it replaces the one in force, else the conversation is compacted with it.
+
+    Raises:
+        UsageProblem: the note is empty.
+    """
+    if not text.strip():
+        raise UsageProblem("the note is empty; write what the agent has to know below the %%context note line")
+    session = agent.session()
+    if note_in_force(session):
+        with agent.turnstile.command():
+            replace_note(session, text.strip())
+        if waiting_lines(session):
+            return Said(f"The note will be replaced, but not yet: that {WAITS}. `%agent resume` goes on with the turn.")
+        return Said("The note was replaced.")
+    return _compacted(agent, edited=text.strip())
+
+
+@moves
+def _pin(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Keep a TURN or a TEXT whatever is compacted."""
+    return Said(set_pin(agent.session(), " ".join(words), remove=False))
+
+
+@moves
+def _unpin(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """Take a pin back."""
+    return Said(set_pin(agent.session(), " ".join(words), remove=True))
+
+
+def _compare(agent: NotebookAgent, words: Words, ask: Ask | None) -> CompareReport | Said:
+    """Every policy (or NAME ...) on this very conversation: tokens, cost, cache, what is lost; [--live [--yes]]."""
+    names = [w for w in words if not w.startswith("--")]
+    if unknown := [w for w in words if w.startswith("--") and w not in ("--live", "--yes")]:
+        raise UsageProblem(f"%context compare takes names of policies, --live and --yes, not {unknown[0]!r}")
+    session = agent.session()
+    if "--live" in words and "--yes" in words:
+        return CompareReport(comparison=agent.beside(lambda ports: compare_live(agent.session(), ports, names)))
+    began = _said_when_long(len(session.tree.path()))
+    found = compare_session(session, names, began=began)
+    return Said(live_cost(found, names)) if "--live" in words else CompareReport(comparison=found)
+
+
+def _said_when_long(entries: int) -> Callable[[str, int, int], None]:
+    """Return what tells how far a comparison is: on a long conversation each policy takes seconds."""
+
+    def began(name: str, number: int, of: int) -> None:
+        if entries >= LONG_ENTRIES:
+            print(f"comparing {name} ({number} of {of}) …", flush=True)
+
+    return began
+
+
+def _rot(agent: NotebookAgent, words: Words, ask: Ask | None) -> RotReport:
+    """What in the context is stale, conflicting, confusable or distracting."""
+    no_words(words, "%context rot")
+    return RotReport(findings=rot_of(agent.session()))
+
+
+def _help(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
+    """This list."""
+    first = {name: (fn.__doc__ or "").strip().splitlines()[0] for name, fn in CONTEXT_COMMANDS.items()}
+    return Said("\n".join(f"%context {name:<8} {line}" for name, line in first.items()))
+
+
+CONTEXT_COMMANDS: Mapping[str, Callable[[NotebookAgent, Words, Ask | None], Any]] = {
+    "help": _help, "show": _show, "policy": _policy, "set": _set, "compact": _compact, "undo": _undo, "note": _note,
+    "loss": _loss, "pin": _pin, "unpin": _unpin, "compare": _compare, "rot": _rot,
+}  # fmt: skip

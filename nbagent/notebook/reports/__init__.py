@@ -1,0 +1,1 @@
+"""What the magics return: values that show themselves as text, Markdown and HTML."""
