@@ -21,6 +21,7 @@ from nbagent.runtime.clock import Clock, SystemClock
 from nbagent.runtime.closing import close_models
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
+from nbagent.runtime.occupied import occupancy_after
 from nbagent.runtime.places import Place, came_along, cells_of, find_place, remember, turns_to_tell
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts, with_limits
 from nbagent.runtime.prompting import asked
@@ -278,11 +279,7 @@ class Session:
     def occupancy(self) -> Occupancy:
         """Return what the next request would hold, before the next prompt."""
         path = self.tree.path()
-        view, runner = build_view(path), self.runner
-        facts = self.facts_of(self.current_model(path))
-        prefix = runner.prefix_of(runner.root_prefix(path)) if view.turn else runner.new_prefix()
-        runner.gauge.replay(path, prefix, facts)
-        return runner.gauge.occupancy(view, prefix, facts, runner.budget(facts), path)
+        return occupancy_after(self.runner, path, self.facts_of(self.current_model(path)))
 
     def current_model(self, path: Sequence[Entry] | None = None) -> str:
         """Return the name of the model of the next turn, as far as no option says otherwise."""

@@ -536,3 +536,44 @@ def test_a_kernel_that_dies_leaves_a_conversation_that_opens_again(tmp_path: Pat
             assert [r["outcome"] for r in rows] == ["broken off"]
             assert panel.parts["turn"]["status"] == "idle"
             assert "after" in shown(kernel.run(agent("two")))
+
+
+def test_the_gauge_is_whole_before_the_first_turn_and_nothing_is_written_for_it(
+    kernel: AgentKernel, tmp_path: Path
+) -> None:
+    (tmp_path / "AGENTS.md").write_text("Answer in metres.\n" * 20, encoding="utf-8")
+    before = sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*"))
+    with panel_of(kernel) as panel, FakeMessagesAPI(["hello"]) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_WINDOW_TOKENS="50000", NBAGENT_THRESHOLD="0.5")
+        panel.hello()
+        gauge = panel.until(lambda p: p["gauge"]["used_tokens"] > 0)["gauge"]
+        assert {"system", "tools", "instructions"} <= {k for k, v in gauge["categories"].items() if v > 0}
+        assert (gauge["window_tokens"], gauge["threshold_tokens"]) == (50_000, 25_000)
+        assert "nbagent" in gauge["policies"]
+        assert gauge["mode"] == "auto"
+        after = sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*"))
+        assert after == before
+        assert fake.requests == []
+        kernel.run("%context set threshold=0.7")  # a cell's change shows too
+        panel.until(lambda p: p["gauge"]["threshold_tokens"] == 35_000)
+        report = kernel.value("dict(get_ipython().run_line_magic('context', '').categories)")
+        assert {k: v for k, v in report.items() if v} == {k: v for k, v in gauge["categories"].items() if v}
+
+
+def test_the_gauge_is_whole_in_the_first_turn_also_where_nothing_was_counted_before_it(
+    kernel: AgentKernel, tmp_path: Path
+) -> None:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([SLOW]) as fake:
+        kernel.begin(tmp_path, fake)
+        cell = Running(kernel, agent("one"))
+        deadline = time.monotonic() + 20
+        while not fake.requests and time.monotonic() < deadline:
+            time.sleep(0.05)
+        panel.hello()  # the page comes when the turn runs
+        gauge = panel.until(lambda p: p["gauge"]["categories"].get("tools", 0) > 0)["gauge"]
+        assert cell.runs
+        assert gauge["threshold_tokens"] > 0
+        assert gauge["categories"]["system"] > 0
+        assert sum(gauge["categories"].values()) == gauge["used_tokens"]
+        panel.ask("stop")
+        assert cell.result().status == "error"

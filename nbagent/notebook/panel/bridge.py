@@ -8,7 +8,6 @@ waits until no turn runs.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import logging
 import threading
 import time
@@ -19,7 +18,6 @@ from functools import partial
 from typing import Any
 
 from nbagent.core.effects import StepBegan, SubAgentMoved, TurnBegan, TurnDone, TurnEvent
-from nbagent.core.errors import UserError, one_line
 from nbagent.core.messages import JsonObject
 from nbagent.notebook.app import NotebookAgent
 from nbagent.notebook.interrupts import press_stop
@@ -56,7 +54,7 @@ from nbagent.notebook.panel.protocol import (
 from nbagent.notebook.panel.questions import OpenQuestion
 from nbagent.notebook.panel.thread import PanelThread, Peer
 from nbagent.notebook.panel.words import THE_TURN, Settled, ToldWords
-from nbagent.notebook.panel.work import ALONE, Done, PanelWork
+from nbagent.notebook.panel.work import ALONE, Done, PanelWork, answered, raised
 from nbagent.runtime.approvals import Ask
 
 __all__ = ["Bridge", "Peer"]
@@ -227,7 +225,7 @@ class Bridge:
         try:
             outcome = self._work.run(command)
         except Exception as error:  # noqa: BLE001  told to who asked; what is not for people is logged
-            self._done_alone(peer, command, partial(_raised, error))
+            self._done_alone(peer, command, partial(raised, error))
             return
         if isinstance(outcome, Coroutine):
             self._works = True
@@ -254,21 +252,11 @@ class Bridge:
             self._thread.later(lambda: renew_report(self._agent))
 
     def _finish(self, peer: Peer, command: Command, outcome: Callable[[], Any]) -> None:
-        try:
-            done: Done = outcome()
-        except concurrent.futures.CancelledError:
-            self._thread.send(peer, reply(command.id, "error", "Stopped; nothing was changed."))
-        except UserError as error:
-            self._thread.send(peer, reply(command.id, "error", one_line(str(error))))
-        except Exception as error:  # noqa: BLE001  told to who asked, and logged
-            _log.warning("panel: %s failed", command.name, exc_info=True)
-            line = f"{command.name} failed inside: {type(error).__name__}: {one_line(str(error))[:300]}"
-            self._thread.send(peer, reply(command.id, "error", line))
-        else:
-            self._thread.send(peer, reply(command.id, "queued" if done.waits else "ok", done.line, done.result))
-            if done.waits and isinstance(command, Send):
-                self._told.add(command.agent, peer, command.id, command.text)
-                self._settle_agents()
+        message, waits = answered(command, outcome)
+        self._thread.send(peer, message)
+        if waits and isinstance(command, Send):
+            self._told.add(command.agent, peer, command.id, command.text)
+            self._settle_agents()
 
     def _after_work(self) -> None:
         """Count anew, and do the next command that waits, if nothing else holds the conversation."""
@@ -282,18 +270,25 @@ class Bridge:
         if not self._agent.runs:
             with self._live_lock:
                 self._live.at(self._facts.last_turn)
-            if not self._gauge_is_due:
-                self._gauge_is_due = True
-                self._thread.later(self._count_gauge)
+        if not self._gauge_is_due:
+            self._gauge_is_due = True
+            self._thread.later(self._count_gauge)
 
     def _count_gauge(self) -> None:
         self._gauge_is_due = False
         if self._agent.runs:
-            return  # the turn has figures of its own
+            self._count_before_turn()
+            return
         self._facts.count_gauge()
         if not self._agent.runs:
             with self._live_lock:
                 self._live.rebase(self._facts.state.gauge)
+
+    def _count_before_turn(self) -> None:
+        """A turn has figures of its own; what they grow from is counted here when it began before that was done."""
+        if self._live.lacks_base and (base := self._facts.gauge_before_turn()) is not None:
+            with self._live_lock:
+                self._live.found_base(base)
 
     def _state(self) -> PanelState:
         waiting = tuple(Waiting(id=c.id, name=c.name) for _, c in tuple(self._waiting))
@@ -344,20 +339,20 @@ class Bridge:
             self._asks += 1
             self._thread.wake()
             try:
-                return await answered(question)
+                return await answer(question)
             finally:
                 self._asks -= 1
                 self._thread.wake()
 
-        async def answered(question: str) -> str | None:
+        async def answer(question: str) -> str | None:
             shown = self._question.begin(question) if await self._shows_questions() else None
             if shown is None:
                 return await below(question)
             try:
-                answer = await asyncio.wrap_future(shown)
+                given = await asyncio.wrap_future(shown)
             finally:
                 self._question.end()
-            return await below(question) if answer is None else answer
+            return await below(question) if given is None else given
 
         return ask
 
@@ -373,8 +368,8 @@ class Bridge:
         return False
 
     def _turn_began(self) -> None:
-        self._facts.refresh()
         self._ping(self._thread.peers)
+        self._count()
 
     def _ping(self, peers: Sequence[Peer]) -> None:
         self._token, self._approves = self._token + 1, False
@@ -390,7 +385,3 @@ class Bridge:
         with self._live_lock:
             self._live.delivers()
         self._thread.wake()
-
-
-def _raised(error: Exception) -> Done:
-    raise error

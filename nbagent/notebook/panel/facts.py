@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from nbagent.core.entries import Compaction, Restore, UsageReported
@@ -23,8 +24,10 @@ from nbagent.notebook.panel.protocol import (
 from nbagent.notebook.panel.results import HitRow, SkillRow, TurnRow
 from nbagent.notebook.tracker import notebook_file
 from nbagent.runtime.contexts import known_policies
+from nbagent.runtime.doors import Settings
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.kept_glance import kept_at_a_glance
+from nbagent.runtime.occupied import NotBegun, occupancy_before_turn
 from nbagent.runtime.session import Session
 from nbagent.runtime.turn_facts import TurnFacts, turn_facts
 
@@ -82,6 +85,7 @@ class PanelFacts:
         self._agent, self._package, self._skills = agent, package, skills
         self._tree_key: object = None
         self._gauge_key: object = None
+        self._not_begun: NotBegun | None = None
         self._rows: tuple[TurnRow, ...] = ()
         self.state = PanelState(session=SessionPart(package=package))
 
@@ -113,31 +117,50 @@ class PanelFacts:
     def count_gauge(self) -> None:
         """Count how full the context is, if anything changed: long work in a long conversation, not in mid-turn."""
         session = self._agent.opened
-        if session is None:
-            return
-        key = (id(session), session.tree.leaf, session.settings, tuple(self._agent.numbers.items()), session.model_name)
-        if key == self._gauge_key:
-            return
         try:
-            self.state = replace(self.state, gauge=gauge_part(session))
-            self._gauge_key = key
+            if session is None:
+                self.state = replace(self.state, gauge=self._first_gauge())
+                return
+            key = (
+                id(session), session.tree.leaf, session.settings, tuple(self._agent.numbers.items()), session.model_name
+            )  # fmt: skip
+            if key != self._gauge_key:
+                self.state = replace(self.state, gauge=gauge_part(session))
+                self._gauge_key = key
         except UserError as error:
             self._say(error)
+
+    def gauge_before_turn(self) -> GaugePart | None:
+        """Return how full the context was when the running turn began; None when it cannot be told yet."""
+        session = self._agent.opened
+        if session is None:
+            return None
+        try:
+            facts = session.facts_of(session.current_model())
+            before = occupancy_before_turn(session.runner, facts)
+            return self._first_gauge() if before is None else _gauge(session, before.occupancy, before.cost_usd)
+        except UserError as error:
+            self._say(error)
+            return None
+
+    def _first_gauge(self) -> GaugePart:
+        """Return how full the context of a conversation is that begins now; nothing is written."""
+        settings, agent = self._agent.settings(), self._agent
+        place = (agent.folder(), Path(settings.home))
+        if self._not_begun is None or self._not_begun.place != place:
+            self._not_begun = NotBegun(*place, settings, os.environ)
+        held = self._not_begun.occupancy(settings, agent.numbers)
+        return _part_of(held, model=settings.model, settings=settings, cost_usd=0.0)
 
     def _say(self, error: UserError) -> None:
         part = replace(self.state.session, trouble=one_line(str(error)))
         self.state = replace(self.state, session=part)
 
     def _unopened(self) -> None:
-        settings = self._agent.settings()
-        gauge = GaugePart(
-            model=settings.model, policy=settings.policy, policies=tuple(known_policies()), mode=settings.mode,
-            window_tokens=settings.window_tokens,
-        )
         self._tree_key, self._gauge_key, self._rows = None, None, ()
         tree = TreePart(revision=self.state.tree.revision + (self.state.tree.total > 0))
         self.state = replace(
-            self.state, session=SessionPart(package=self._package), gauge=gauge, tree=tree, compaction=CompactionPart()
+            self.state, session=SessionPart(package=self._package), tree=tree, compaction=CompactionPart()
         )
 
     def _read_tree(self, session: Session) -> None:
@@ -165,14 +188,20 @@ class PanelFacts:
 
 def gauge_part(session: Session) -> GaugePart:
     """Return how full the context is: the figures of `%context`."""
-    held: Occupancy = session.occupancy()
+    return _gauge(session, session.occupancy(), cost_of(session))
+
+
+def _gauge(session: Session, held: Occupancy, cost_usd: float) -> GaugePart:
+    return _part_of(held, model=session.current_model(), settings=session.settings, cost_usd=cost_usd)
+
+
+def _part_of(held: Occupancy, *, model: str, settings: Settings, cost_usd: float) -> GaugePart:
     budget = held.budget
     return GaugePart(
-        model=session.current_model(), policy=session.settings.policy, mode=session.settings.mode,
-        policies=tuple(known_policies()),
+        model=model, policy=settings.policy, mode=settings.mode, policies=tuple(known_policies()),
         window_tokens=budget.window_tokens, threshold_tokens=round(budget.threshold_share * budget.window_tokens),
         used_tokens=held.used_tokens, level=budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
-        cache_hit_rate=held.cache_hit_rate, cost_usd=cost_of(session), estimated=held.estimated,
+        cache_hit_rate=held.cache_hit_rate, cost_usd=cost_usd, estimated=held.estimated,
     )  # fmt: skip
 
 

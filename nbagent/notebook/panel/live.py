@@ -62,6 +62,16 @@ class LiveTurn:
         self._base = base
         self._used_tokens, self._streamed_chars, self._cost_usd = None, 0, 0.0
 
+    @property
+    def lacks_base(self) -> bool:
+        """Whether the turn began before anything was counted."""
+        return not self._base.categories
+
+    def found_base(self, base: GaugePart) -> None:
+        """Take the figures from before the running turn, counted late."""
+        if self.lacks_base:
+            self._base = base
+
     def at(self, last: TurnPart) -> None:
         """Show the turn one is at. Not while a turn runs."""
         if last.turn != self.turn.turn:

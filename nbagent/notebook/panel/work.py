@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import hashlib
-from collections.abc import Coroutine
+import logging
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from nbagent.core.errors import UsageProblem
+from nbagent.core.errors import UsageProblem, UserError, one_line
 from nbagent.core.messages import JsonObject
 from nbagent.notebook.app import NotebookAgent
 from nbagent.notebook.commands.agent import reverted_line
@@ -28,6 +30,7 @@ from nbagent.notebook.panel.commands import (
     Undo,
 )
 from nbagent.notebook.panel.facts import MemorySource, PanelFacts, SkillSource, cells_of, matching
+from nbagent.notebook.panel.protocol import reply
 from nbagent.notebook.panel.results import (
     cells_result,
     compaction_result,
@@ -45,6 +48,7 @@ from nbagent.runtime.session import Session
 NO_MEMORY = "memory is not in this version of the notebook"
 NO_SKILLS = "skills are not in this version of the notebook"
 MOVED = "The conversation has moved since this note was written, so nothing was changed; have it written again"
+_log = logging.getLogger(__name__)
 ALONE = (PreviewCompaction, Compact, Undo, Revert, Set, SetSkill)
 
 
@@ -176,6 +180,26 @@ class PanelWork:
             self._agent.choose(mode=command.mode)
             self._agent.session()
         return Done(line=f"From the next turn on: {_set_words(command)}.")
+
+
+def answered(command: Command, outcome: Callable[[], Any]) -> tuple[JsonObject, bool]:
+    """Return the reply to a command that was done, and whether a second one follows; `outcome` gives it or raises."""
+    try:
+        done: Done = outcome()
+    except concurrent.futures.CancelledError:
+        return reply(command.id, "error", "Stopped; nothing was changed."), False
+    except UserError as error:
+        return reply(command.id, "error", one_line(str(error))), False
+    except Exception as error:  # noqa: BLE001  told to who asked, and logged
+        _log.warning("panel: %s failed", command.name, exc_info=True)
+        line = f"{command.name} failed inside: {type(error).__name__}: {one_line(str(error))[:300]}"
+        return reply(command.id, "error", line), False
+    return reply(command.id, "queued" if done.waits else "ok", done.line, done.result), done.waits
+
+
+def raised(error: Exception) -> Done:
+    """Raise it, where an outcome is asked for."""
+    raise error
 
 
 def _set_words(command: Set) -> str:
