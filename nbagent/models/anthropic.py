@@ -14,9 +14,9 @@ import ipaddress
 import json
 import os
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies
 
@@ -241,10 +241,12 @@ class AnthropicModel:
         return None
 
     async def _stream(self, client: AsyncAnthropic, body: bytes, betas: Sequence[str], watch: Watch) -> None:
+        response: object = None
         if self._platform == "anthropic":
             if self._sender is None:
                 self._sender = Sender(client, None)
-            stream = _events(await self._sender.post(body, betas))
+            response = await self._sender.post(body, betas)
+            stream = _events(response)
         else:  # the clients of the platforms rewrite the body and sign it, so they take an object
             from anthropic import AsyncStream
 
@@ -256,12 +258,12 @@ class AnthropicModel:
                     "/v1/messages", cast_to=object, stream=True, stream_cls=AsyncStream[object], **sent
                 )
             )
-        async with contextlib.aclosing(stream) as events:
-            async for event in events:
-                if event.get("type") == "message":
-                    _whole(event, watch)
-                else:
-                    _show(watch, watch.reply.feed(event))
+        async with contextlib.aclosing(stream) as batches:
+            async for events in batches:
+                ended = _take(events, watch)
+                # A reply that came whole is an entry before anything is waited for: its partial would be in vain.
+                if ended and not (watch.reply.complete and getattr(response, "at_end", False)):
+                    watch.on_block(watch.reply.finished)
 
 
 async def _close(direct: Connections | None, client: AsyncAnthropic | None) -> None:
@@ -271,56 +273,62 @@ async def _close(direct: Connections | None, client: AsyncAnthropic | None) -> N
         await client.close()
 
 
-async def _parsed(stream: AsyncStream[object]) -> AsyncGenerator[Mapping[str, Any], None]:
-    """Yield the events as the SDK decodes them; what a platform frames them in is its affair."""
+Events: TypeAlias = Iterable[Mapping[str, Any]]
+
+
+async def _parsed(stream: AsyncStream[object]) -> AsyncGenerator[Events, None]:
+    """Yield the events as the SDK decodes them, one at a time; what a platform frames them in is its affair."""
     try:
         async for event in stream:
             if isinstance(event, Mapping):
-                yield event
+                yield (event,)
     finally:
         await stream.close()
 
 
-async def _events(response: Any) -> AsyncGenerator[Mapping[str, Any], None]:
-    """Yield the events of a response; one in JSON is a whole message. The response is closed at the end.
+async def _events(response: Any) -> AsyncGenerator[Events, None]:
+    """Yield the events of a response as they arrive together; one in JSON is a whole message. Closes it at the end.
 
     Raises:
         ModelFailed: there was text, but no event in it.
     """
-    reader, found, head = EventReader(), False, b""
+    reader, head = EventReader(), b""
     try:
         if "json" in response.headers.get("content-type", ""):
             message = json.loads(await response.aread())
             if not isinstance(message, dict) or not ("error" in message or isinstance(message.get("content"), list)):
                 raise MalformedReply("it is no message")
-            yield message if "error" in message else {**message, "type": "message"}
+            yield (message if "error" in message else {**message, "type": "message"},)
             return
         async for chunk in response.aiter_bytes():
             head = head or chunk[:200]
-            for event in reader.feed(chunk):
-                found = True
-                yield event
-        for event in reader.end():
-            found = True
-            yield event
+            yield reader.feed(chunk)
+        yield reader.end()
     finally:
         await response.aclose()
-    if head.strip() and not found:
+    if head.strip() and not reader.found:
         quoted = one_line(head.decode("utf-8", "replace"))[:120]
         line = f"the answer is no reply of the Messages API but {quoted!r}; check base_url"
         raise ModelFailed(line, kind="protocol", retryable=True)
 
 
-def _show(watch: Watch, news: tuple[str, int, str] | None) -> None:
-    if news is None:
-        return
-    kind, index, text = news
-    if kind == "text":
-        watch.on_text(index, text)
-    elif kind == "thinking":
-        watch.on_thinking(index, text)
-    else:
-        watch.on_block(watch.reply.finished)
+def _take(events: Events, watch: Watch) -> bool:
+    """Take in events that arrived together. Returns whether a block ended."""
+    ended = False
+    for event in events:
+        news = watch.reply.feed(event)
+        if news is None:
+            if event.get("type") == "message":
+                _whole(event, watch)
+            continue
+        kind, index, text = news
+        if kind == "text":
+            watch.on_text(index, text)
+        elif kind == "thinking":
+            watch.on_thinking(index, text)
+        else:
+            ended = True
+    return ended
 
 
 def _whole(message: Mapping[str, Any], watch: Watch) -> None:

@@ -148,6 +148,11 @@ class Reply:
         """Whether the service says that it is elsewhere."""
         return 300 <= self.status_code < 400
 
+    @property
+    def at_end(self) -> bool:
+        """Whether the whole body has come and was read."""
+        return self._answer.content.at_eof()
+
     async def aread(self) -> bytes:
         """Return the whole body."""
         return await self._answer.read()

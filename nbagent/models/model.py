@@ -27,7 +27,8 @@ class Watch:
     """Sees a reply arrive.
 
     `reply` is filled while the stream runs: when the call is cancelled, what came is in it.
-    `on_block` is called with all finished blocks whenever one more is finished.
+    `on_block` is called with all finished blocks when one more is finished, unless the reply ended with it: once
+    for all that arrive together, before anything more is waited for.
     """
 
     reply: ReplyBuilder

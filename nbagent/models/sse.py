@@ -18,11 +18,13 @@ class EventReader:
 
     Lines may end in LF, CRLF or CR, be cut anywhere (also inside a character), and an event may
     lack its `event:` line, since the type is in the data too. Comments, `id:` and `retry:` are ignored.
+    `found` says whether any event came.
     """
 
     def __init__(self) -> None:
         self._rest = b""
         self._data: list[bytes] = []
+        self.found = False
 
     def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
         """Yield the events that `chunk` completes.
@@ -66,4 +68,7 @@ class EventReader:
         text = b"\n".join(self._data).decode("utf-8", "surrogatepass")
         self._data = []
         event = _decode(text)
-        return (event,) if isinstance(event, dict) else ()
+        if not isinstance(event, dict):
+            return ()
+        self.found = True
+        return (event,)

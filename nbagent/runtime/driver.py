@@ -104,7 +104,8 @@ class SafeSink:
 class Driver:
     """Performs one turn. `steering` is filled by others while it runs; a `sink` that raises is logged.
 
-    `after_result` gives what else is to be written once a call has its result.
+    `after_result` gives what else is to be written once a call has its result. `scrub` and `beginning` are the
+    scrubber's, for what is shown.
 
     The journal may turn out to be unwritable at any write: then `run` raises, what was written stands, and the
     next turn goes on from there. A reply is kept as a partial until it is an entry.
@@ -121,6 +122,7 @@ class Driver:
     on_request: Callable[[Any], None] = lambda request: None
     after_result: Callable[[ToolCall, ToolResult], Iterable[Body]] = lambda call, result: ()
     scrub: Callable[[Any], Any] = lambda value: value
+    beginning: Callable[[str, int], str] = lambda text, chars: text[:chars]
     _began_at: float = 0.0
     _cost_usd: float = 0.0
     _context_tokens: int = 0
@@ -334,6 +336,6 @@ class Driver:
         self.sink(
             ToolEnded(
                 call_id=body.call_id, name=body.name, summary="", status=body.status,
-                text=joined_text(body.content)[:SHOWN_CHARS], duration_s=body.duration_s,
+                text=self.beginning(joined_text(body.content), SHOWN_CHARS), duration_s=body.duration_s,
             )
         )  # fmt: skip

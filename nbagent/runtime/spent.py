@@ -15,6 +15,7 @@ from pathlib import Path
 from nbagent.core.entries import Entry, UsageReported
 from nbagent.core.turn import Limits
 from nbagent.models.registry import NamedModel
+from nbagent.store.files import PRIVATE_FILE, write_all
 
 FILE_NAME = "spent.jsonl"
 MAX_READ_BYTES = 4 << 20  # about 50,000 calls: more than a day's
@@ -64,16 +65,23 @@ class DayLedger:
 
     def _append(self, line: bytes) -> None:
         try:
-            file = self.path.open("ab+", buffering=0)
+            fd = self._open()
         except FileNotFoundError:
             self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = self.path.open("ab+", buffering=0)
-        with file, _alone(file.fileno(), self.home):
-            size = file.seek(0, os.SEEK_END)
-            if size:
-                file.seek(size - 1)
-                line = line if file.read(1) == b"\n" else b"\n" + line
-            file.write(line)
+            fd = self._open()
+        try:  # no file object, no path object: at every call, so that several kernels may write and none holds it
+            with _alone(fd, self.home):
+                size = os.lseek(fd, 0, os.SEEK_END)
+                if size:
+                    os.lseek(fd, size - 1, os.SEEK_SET)
+                    line = line if os.read(fd, 1) == b"\n" else b"\n" + line
+                write_all(fd, line)
+        finally:
+            os.close(fd)
+
+    def _open(self) -> int:
+        binary = getattr(os, "O_BINARY", 0)
+        return os.open(f"{self.home}/{FILE_NAME}", os.O_RDWR | os.O_APPEND | os.O_CREAT | binary, PRIVATE_FILE)
 
     def spent_on(self, day: str) -> float:
         """Return what all sessions spent on `day`, US dollars; lines that are torn or not ours do not count."""

@@ -368,7 +368,7 @@ class TurnRunner:
         return Driver(
             writer=self.writer, model=player or named.model, toolbox=toolbox, approvals=approvals, gauge=self.gauge,
             clock=self.writer.clock, sink=ports.sink, steering=ports.steering, on_request=ports.on_request,
-            after_result=skills.after, scrub=self.scrubber.value,
+            after_result=skills.after, scrub=self.scrubber.value, beginning=self.scrubber.beginning,
         )  # fmt: skip
 
     def approvals(self, ports: TurnPorts, start: TurnStart) -> Approvals:

@@ -76,7 +76,7 @@ class SessionWriter:
         self.clock = clock
         self._scrub = scrub
         self._lock = threading.RLock()
-        self._partial: tuple[Block, ...] = ()
+        self._unsaved: dict[str, Any] | None = None  # a partial that the disk did not take
 
     def held(self) -> AbstractContextManager[object]:
         """Keep others from writing while the tree is read on another thread."""
@@ -101,6 +101,7 @@ class SessionWriter:
     def _put(self, parent: str | None, body: Body) -> Entry:
         entry = self._scrub(Entry(self.clock.new_id(), parent, self.clock.now(), body))
         self.log.append(entry)
+        self._unsaved = None  # it belonged to the place after the newest entry
         self.tree.add(entry)
         if isinstance(body, TurnEnd):
             self.log.sync()
@@ -117,18 +118,24 @@ class SessionWriter:
             return 0
 
     def save_partial(self, blocks: tuple[Block, ...], model: str, step: int) -> None:
-        """Keep the finished blocks of a reply that is still arriving."""
+        """Keep the finished blocks of a reply that is still arriving.
+
+        Raises:
+            JournalUnwritable: the disk does not take them; they are kept as long as this process lives.
+        """
         with self._lock:
-            self.log.save_partial({"blocks": list(blocks), "model": model, "step": step})
+            self._unsaved = {"blocks": list(blocks), "model": model, "step": step}
+            self.log.save_partial(self._unsaved)
+            self._unsaved = None
 
     def clear_partial(self) -> None:
         """Forget the kept blocks: they are about to become an entry."""
         self.log.clear_partial()
 
     def recover_partial(self) -> Entry | None:
-        """Write what a crash left of a reply as an entry of its own, marked; None when there is nothing."""
+        """Write what a crash or a full disk left of a reply as an entry of its own, marked; None if nothing."""
         with self._lock:
-            kept = self.log.load_partial()
+            kept = self._unsaved or self.log.load_partial()
             if not isinstance(kept, dict) or not kept.get("blocks"):
                 return None
             entry = self._put(

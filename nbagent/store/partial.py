@@ -20,6 +20,7 @@ class Partial:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._may_be_there = True  # another process may have left it
 
     def save(self, content: Any, after: str | None) -> None:
         """Write `content` (JSON) as following the entry `after`, all or nothing.
@@ -28,6 +29,7 @@ class Partial:
             JournalUnwritable: it cannot be written.
         """
         text = canonical({"v": 1, "after": after, "content": content})
+        self._may_be_there = True
         write_atomic(self._path, text.encode())
 
     def load(self, after: str | None, diagnostics: list[Diagnostic]) -> Any:
@@ -45,6 +47,9 @@ class Partial:
         return content if follows == after else None
 
     def clear(self) -> None:
-        """Remove the file, if it is there."""
-        with contextlib.suppress(OSError):
-            self._path.unlink()
+        """Remove the file, if it is there; nothing is asked of the disk when this was done before."""
+        if not self._may_be_there:
+            return
+        with contextlib.suppress(OSError):  # one that cannot be removed is out of date by its `after`
+            self._path.unlink(missing_ok=True)
+            self._may_be_there = False

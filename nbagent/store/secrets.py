@@ -17,6 +17,8 @@ from nbagent.core.entries import Entry, Unknown
 
 BEGINNING = 4  # characters by which the beginning of a secret is known
 SHORTEST_VALUE = 8  # characters; shorter values stand in ordinary text by chance
+REMEMBERED_CHARS = range(256, 100_000)  # of a text that is known to be scrubbed: a tool's result, as a rule
+REMEMBERED_TEXTS = 4
 
 _PATTERNS: tuple[tuple[str, str], ...] = (
     ("private-key", r"-----BEGIN (?P<pk>[A-Z ]{0,30}PRIVATE KEY)-----.*?(?:-----END (?P=pk)-----|\Z)"),
@@ -127,14 +129,18 @@ def has_hint(text: str) -> bool:
     if not text.isascii():
         return _HINT.search(text) is not None
     # The same words for ASCII text, one after the other: ten times as fast as the alternation, and twice as a loop.
+    # One character is found, or missed, at once: a word is looked for where its rarest stands.
     if (
-        "sk-" in text or "://" in text or "AKIA" in text or "ASIA" in text or "AIza" in text or "eyJ" in text
-        or "hf_" in text or "xox" in text or "PRIVATE KEY" in text
+        ("-" in text and "sk-" in text) or ("/" in text and "://" in text) or ("J" in text and "eyJ" in text)
+        or ("x" in text and "xox" in text)
     ):  # fmt: skip
         return True
+    if "I" in text and ("AKIA" in text or "ASIA" in text or "AIza" in text or "PRIVATE KEY" in text):
+        return True
     if "_" in text and (
-        "ghp_" in text or "gho_" in text or "ghu_" in text or "ghs_" in text or "ghr_" in text or "github_pat_" in text
-    ):
+        "hf_" in text or "ghp_" in text or "gho_" in text or "ghu_" in text or "ghs_" in text or "ghr_" in text
+        or "github_pat_" in text
+    ):  # fmt: skip
         return True
     folded = text.lower()
     return (
@@ -171,10 +177,32 @@ class Scrubber:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = tuple(sorted({s for s in secrets if len(s) >= SHORTEST_VALUE}, key=lambda s: (-len(s), s)))
         self._key = lru_cache(maxsize=1024)(self.text)  # keys repeat in every entry
+        self._clean: tuple[str, ...] = ()  # the last longer texts that came out of here
 
     def text(self, text: str) -> str:
-        """Return `text` scrubbed."""
-        return scrub(text, self._secrets) if len(text) >= SHORTEST_VALUE else text
+        """Return `text` scrubbed. The very object that came out of here is not gone through again soon after.
+
+        A tool's result is scrubbed for the model, passes into the journal, and is shown.
+        """
+        if len(text) not in REMEMBERED_CHARS:
+            return scrub(text, self._secrets) if len(text) >= SHORTEST_VALUE else text
+        for known in self._clean:
+            if known is text:
+                return text
+        return self._remembered(scrub(text, self._secrets))
+
+    def _remembered(self, clean: str) -> str:
+        if len(clean) in REMEMBERED_CHARS:
+            self._clean = (clean, *self._clean[: REMEMBERED_TEXTS - 1])
+        return clean
+
+    def beginning(self, text: str, chars: int) -> str:
+        """Return the first characters of `text`, which came out of here: what is no secret in it is none in its part.
+
+        A text from elsewhere is scrubbed first.
+        """
+        clean = self.text(text)
+        return clean if len(clean) <= chars else self._remembered(clean[:chars])
 
     def may_begin_secret(self, word: str) -> bool:
         """Tell whether `word`, which may go on, holds the beginning of a secret. Cheap."""

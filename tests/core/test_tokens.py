@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import get_args
@@ -14,6 +15,7 @@ from nbagent.core.tokens import FEATURES, TokenFamily, estimate_tokens, family_o
 GOLDEN = json.loads((Path(__file__).parent / "golden_tokens.json").read_text("utf-8"))
 FAMILIES: tuple[TokenFamily, ...] = get_args(TokenFamily)
 CHINESE = "数据分析的第一步是了解数据的结构有多少行多少列每一列是什么类型有没有缺失的值"
+PARTS = (*"aoisquechugnzAZ01 .-=\r\n\t_é中😀", "  ", "\n  ", "sch", "as ", "que", "ung", "zu", "aB", "A1", "  9", " .", "a" * 9, "x1" * 13)
 texts = st.text(max_size=400)
 families = st.sampled_from(FAMILIES)
 
@@ -81,6 +83,55 @@ def test_features_are_counts_of_which_none_is_negative(text: str) -> None:
     assert len(features) == len(FEATURES)
     assert min(features) >= 0
     assert features == text_features(text)
+
+
+def counted(text: str) -> dict[str, int]:
+    """Return the features of ASCII as their names say, counted with patterns."""
+    marks = "".join(chr(c) for c in range(128) if not chr(c).isalnum() and chr(c) not in " \n\t_")
+    mark = f"[{re.escape(marks)}]"
+
+    def number(pattern: str) -> int:
+        return len(re.findall(pattern, text))
+
+    space_runs = number(" {2,}")
+    return {
+        "lower words": number("[a-z]+") - number("[A-Z][a-z]"),
+        "capitalised words": number("[A-Z][a-z]"),
+        "upper runs": number("[A-Z]{2,}"),
+        "letters past the 7th": sum(len(run) - 7 for run in re.findall("[a-z]{8,}", text)),
+        "lower letters": number("[a-z]"),
+        "upper letters": number("[A-Z]"),
+        "digits": number("[0-9]"),
+        "digit runs": number("[0-9]+"),
+        "punctuation": number(mark),
+        "punctuation runs": number(f"{mark}+"),
+        "newlines": number("\n"),
+        "spaces in runs": sum(map(len, re.findall(" {2,}", text))),
+        "space runs": space_runs,
+        "indents": number("\n  "),
+        "gaps before digits": number("  (?=[0-9])"),
+        "german pieces": sum(text.count(p) for p in ("sch", "ich", "ei", "en ", "ung", "zu")),
+        "romance endings": sum(text.count(p) for p in ("a ", "o ", "os ", "as ", "que", "i ")),
+        "tabs": number("\t"),
+        "underscores": number("_"),
+        "letter and digit changes": number("(?<=[A-Za-z])[0-9]") + number("(?<=[0-9])[A-Za-z]"),
+        "camel humps": number("[a-z][A-Z]"),
+        "digit triples": number("[0-9]{3}"),
+        "spaces before punctuation": number(f" {mark}"),
+        "long mixed runs": number("[A-Za-z0-9]{24}"),
+    }
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=60).map("".join) | st.text(alphabet="abO1", max_size=120))
+def test_features_are_what_their_names_say(text: str) -> None:
+    named = counted(text)
+    assert {name: n for name, n in zip(FEATURES, text_features(text), strict=True) if name in named} == named
+
+
+def test_a_long_text_is_counted_as_its_lines_are() -> None:
+    text = "".join(f"  row {i}:\tthe Values are {i * 7}, x_{i} and 'camelCase'.\n\n" for i in range(2_000)) + "中é" * 9_000
+    named = counted(text)
+    assert {name: n for name, n in zip(FEATURES, text_features(text), strict=True) if name in named} == named
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -479,7 +479,7 @@ def test_a_reply_outlives_a_partial_that_cannot_be_written(
 ) -> None:
     """The disk was full for a moment only: nothing of the reply is lost."""
     disk = Disk(monkeypatch)
-    fake.enqueue(reply("one", "two", "three"))
+    fake.enqueue(reply("one", "two", "three", fault=replies.stall(0.05, after=2)))
     shown = talk.ports.sink
 
     def sink(event: Any) -> None:

@@ -308,6 +308,23 @@ def test_verify_names_the_changed_line_once(path: Path) -> None:
     assert [(d.line, "does not match its hash" in d.cause) for d in verify(path)] == [(2, True)]
 
 
+def test_a_partial_is_removed_whoever_left_it_and_nothing_is_asked_of_the_disk_without_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal.open(path) as journal:
+        journal.save_partial({"x": 1})
+    with Journal.open(path) as journal:
+        journal.clear_partial()
+        assert not (path.parent / "partial.json").exists()
+        asked: list[Path] = []
+        monkeypatch.setattr(Path, "unlink", lambda self, **_: asked.append(self))
+        journal.clear_partial()
+        assert asked == []
+        journal.save_partial({"x": 2})
+        journal.clear_partial()
+        assert [p.name for p in asked] == ["partial.json"]
+
+
 def test_a_partial_is_found_again_only_where_it_belongs(path: Path) -> None:
     first, second = said("a", "b")
     with Journal.open(path) as journal:

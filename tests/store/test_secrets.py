@@ -125,6 +125,28 @@ def test_signatures_data_and_ids_stay_and_changed_thinking_loses_its_signature()
     assert clean[4] == {"type": "tool_use", "id": key, "name": "python", "input": {"code": f"x = '{hit}'", "data": hit}}
 
 
+def test_a_text_that_came_out_of_the_scrubber_is_not_gone_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scrubber = Scrubber(["x1y2z3w4q"])
+    clean = scrubber.text("a row of numbers\n" * 100 + "x1y2z3w4q")
+    assert clean.endswith("[secret:env]")
+    start = scrubber.beginning(clean, 1_000)
+    assert (len(start), clean.startswith(start)) == (1_000, True)
+    looked_at: list[str] = []
+    monkeypatch.setattr("nbagent.store.secrets.scrub", lambda text, secrets: looked_at.append(text) or text)
+    assert scrubber.value({"text": clean}) == {"text": clean}
+    assert scrubber.text(start) is start
+    assert scrubber.beginning(clean, 10_000) is clean
+    assert looked_at == []
+    equal = "".join(clean)[:-1] + "]"
+    scrubber.text(equal)
+    assert looked_at[-1] is equal  # equal is not enough
+
+
+def test_the_beginning_of_a_text_from_elsewhere_is_scrubbed() -> None:
+    text = f"{KEYS['anthropic-key']} and more " * 40
+    assert KEYS["anthropic-key"] not in Scrubber().beginning(text, 500)
+
+
 def test_secret_looking_variables_give_their_values_longest_first() -> None:
     environ = {
         "MY_API_KEY": "abc123abc123", "GHTOKEN": "tok-45678", "DB_PASSWORD": "short", "KEYBOARD": "qwertz1234",

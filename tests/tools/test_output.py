@@ -161,6 +161,17 @@ def test_an_unended_escape_does_not_swallow_the_rest():
     assert "kept" in clean_text("\x1b]0;never ended\nkept")
 
 
+@given(st.text(alphabet="ab \n\t\r\b\a\x00\x1b[]0;m\\\x7f~", max_size=40))
+def test_ascii_is_cleaned_as_other_text_is(text: str) -> None:
+    """A text with a letter beyond ASCII goes the long way."""
+    assert clean_text(f"{text}\n.\né") == f"{clean_text(f'{text}{chr(10)}.')}\né"
+
+
+def test_ordinary_text_is_the_same_object() -> None:
+    text = "".join(map(chr, range(0x20, 0x7F))) + "\n\t"
+    assert clean_text(text) is text
+
+
 @given(any_text)
 def test_cleaning_is_final_and_encodes(text):
     clean = clean_text(text)
