@@ -28,7 +28,7 @@ def unload_ipython_extension(ipython: Any) -> None:
 def ask(prompt: str, **options: Any) -> TurnResult:
     """Run a turn from Python, as a `%%agent` cell does, and return its result; for loops and papermill.
 
-    `options` are those of `%%agent` with underscores: `model`, `policy`, `mode`, `tools` (a list),
+    `options` are those of `%%agent` with underscores: `model`, `policy`, `mode`, `skill`, `tools` (a list),
     `max_steps`, `max_tokens`, `max_cost`, `rerun`, `new`, `quiet`; `show=False` displays nothing.
 
     Raises:

@@ -32,7 +32,7 @@ class UserError(NbAgentError):
     """The person acts; IPython prints `str(self)` on one line instead of a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        return [one_line(str(self))]
+        return [short_line(str(self))]
 
 
 class UsageProblem(UserError):
@@ -125,6 +125,20 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     ('1 turn', '2 turns', '0 entries')
     """
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
+
+
+LONGEST_WORD, LONGEST_LINE = 240, 2_000  # characters of a message that a person can read
+
+
+def short_line(text: str) -> str:
+    """Return `text` on one line that can be read: what is pasted into it is shortened in its middle.
+
+    >>> short_line("no turn is called '" + "x" * 5_000 + "'; see `%agent tree`")
+    "no turn is called 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx … xxxxxxxxxxxxxxxxxx'; see `%agent tree`"
+    """
+    words = (w if len(w) <= LONGEST_WORD else f"{w[:40]} … {w[-20:]}" for w in text.split())
+    line = " ".join(words)
+    return line if len(line) <= LONGEST_LINE else f"{line[:300]} … {line[-300:]}"
 
 
 def one_line(text: str) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from nbagent.core.entries import Entry, LeafMoved, TurnEnd, TurnStart
 from nbagent.core.errors import BrokenPath
 
+LEAST_ID = 4  # characters of a turn's id that name it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnNode:
@@ -129,7 +131,10 @@ class SessionTree:
         return tuple(n for n in self.turns() if n.current)
 
     def turn(self, name: str) -> TurnNode | None:
-        """Return the turn named: by id, by number on the path (1 first, -1 last), or by a unique start of an id."""
+        """Return the turn named: by id, by number on the path (1 first, -1 last), or by a unique start of an id.
+
+        A start has at least four characters: `3` is a number, and `df` a variable.
+        """
         nodes = self.turns()
         exact = [n for n in nodes if n.turn == name]
         if exact:
@@ -139,5 +144,5 @@ class SessionTree:
         index = number - 1 if number > 0 else len(current) + number
         if number and 0 <= index < len(current):
             return current[index]
-        starts = [n for n in nodes if n.turn.startswith(name)] if name else []
+        starts = [n for n in nodes if n.turn.startswith(name)] if len(name) >= LEAST_ID else []
         return starts[0] if len(starts) == 1 else None

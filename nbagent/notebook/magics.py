@@ -10,11 +10,11 @@ from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands.agent import agent_command
 from nbagent.notebook.commands.context import compact_parser, context_command, note_cell
-from nbagent.notebook.options import cell_parser, parse_cell_line, resume_parser, turn_options
+from nbagent.notebook.options import asked_options, cell_parser, parse_cell_line, resume_parser, turn_options
 from nbagent.notebook.panel.controls import show_controls, with_controls
 from nbagent.notebook.results import turn_result
 from nbagent.notebook.transform import split_awaitable
-from nbagent.runtime.ports import FinishedTurn, TurnOptions
+from nbagent.runtime.ports import FinishedTurn
 
 if TYPE_CHECKING:
     from nbagent.notebook.reports.context import TurnResult
@@ -105,19 +105,11 @@ async def _later(value: Any) -> Any:
 
 def ask(agent: NotebookAgent, prompt: str, *, show: bool = True, quiet: bool = False, **options: Any) -> TurnResult:
     """Run a turn; see `nbagent.ask`."""
-    if "max_cost" in options:
-        options["max_cost_usd"] = options.pop("max_cost")
-    if options.get("tools") is not None:
-        options["tools"] = tuple(options["tools"])
-    known = TurnOptions.__dataclass_fields__
-    if unknown := [name for name in options if name not in known]:
-        names = ", ".join(n.replace("max_cost_usd", "max_cost") for n in known)
-        raise UsageProblem(f"nbagent.ask has no option {unknown[0]!r}; it has: {names}, quiet, show")
     if not isinstance(prompt, str):
         raise UsageProblem(f"nbagent.ask: the prompt must be a text (str), not {type(prompt).__name__}")
     if not prompt.strip():
         raise UsageProblem("nbagent.ask: the prompt is empty; give the text that the agent should answer")
-    chosen = TurnOptions(**options)
+    chosen = asked_options(options)
     number = agent.next_ask_number()
     request = Ask(prompt=prompt, options=chosen, quiet=quiet, shown=show, source=prompt, suffix=f"#ask{number}")
     return turn_result(agent, agent.run(request, awaitable=False))

@@ -6,8 +6,9 @@ import argparse
 import keyword
 import math
 import re
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Mapping, Sequence, Set
+from numbers import Real
+from typing import Any, NoReturn
 
 from nbagent.core.errors import UsageProblem
 from nbagent.notebook.words import MODES, RERUNS
@@ -30,11 +31,12 @@ def cell_parser() -> OneLineParser:
     """Return the parser of `%%agent`."""
     parser = OneLineParser(prog="%%agent", add_help=False, allow_abbrev=False, description=(
         "Run the cell's text as a turn of the agent. The text is sent byte for byte."))  # fmt: skip
-    parser.add_argument("-m", "--model", metavar="NAME", help="model for this turn")
-    parser.add_argument("--policy", metavar="NAME", help="context policy for this turn on")
+    parser.add_argument("-m", "--model", metavar="NAME", type=_named, help="model for this turn")
+    parser.add_argument("--policy", metavar="NAME", type=_named, help="context policy for this turn on")
     parser.add_argument("--mode", choices=MODES, help="permissions for this turn (plan only reads)")
     parser.add_argument("--tools", metavar="A,B", help="narrow the tools for this turn (masked, not removed)")
-    parser.add_argument("--skill", metavar="NAME", help="use this skill (also one that is hidden from the model)")
+    parser.add_argument("--skill", metavar="NAME", type=_named,
+                        help="use this skill (also one that is hidden from the model)")
     _add_limits(parser)
     parser.add_argument("--rerun", choices=RERUNS, help="what running this cell again does (default fork)")
     parser.add_argument("--new", action="store_true", help="start a new conversation; the old one stays")
@@ -132,6 +134,17 @@ def _stray(word: str, parser: argparse.ArgumentParser) -> str:
     return f"%%agent takes options only on its first line, not {word!r}; write the request below it"
 
 
+HELP = {"-h": "help", "--help": "help"}  # what is typed for the list of sub-commands
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return a sentence that names the one of `words` that was meant, with a blank before it; empty for none."""
+    import difflib
+
+    near = difflib.get_close_matches(word.casefold(), list(words), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
 def no_words(words: Sequence[str], name: str) -> None:
     """Refuse what stands behind a sub-command that takes nothing."""
     if words:
@@ -140,12 +153,61 @@ def no_words(words: Sequence[str], name: str) -> None:
 
 def turn_options(parsed: argparse.Namespace) -> TurnOptions:
     """Return the options of a turn."""
-    tools = None if parsed.tools is None else tuple(t.strip() for t in parsed.tools.split(",") if t.strip())
+    tools = None if parsed.tools is None else _listed(parsed.tools)
     return TurnOptions(
         model=parsed.model, policy=parsed.policy, mode=parsed.mode, tools=tools, skill=parsed.skill,
         max_steps=parsed.max_steps, max_tokens=parsed.max_tokens, max_cost_usd=parsed.max_cost, rerun=parsed.rerun,
         new=parsed.new,
     )  # fmt: skip
+
+
+def asked_options(given: Mapping[str, Any]) -> TurnOptions:
+    """Return the options of a turn that `nbagent.ask` is given by name; None is as if it were not given.
+
+    Raises:
+        UsageProblem: an unknown option, or a value that it cannot have.
+    """
+    known = [n.replace("max_cost_usd", "max_cost") for n in TurnOptions.__dataclass_fields__]
+    taken: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise UsageProblem(f"nbagent.ask has no option {name!r}; it has: {', '.join(known)}, quiet, show")
+        if value is None:
+            continue
+        if fault := _fault(name, value):
+            raise UsageProblem(f"nbagent.ask: {name} must be {fault}, not {value!r}")
+        taken[name] = _listed(value) if name == "tools" else value
+    if "max_cost" in taken:
+        taken["max_cost_usd"] = taken.pop("max_cost")
+    return TurnOptions(**taken)
+
+
+def _fault(name: str, value: Any) -> str:
+    """Return what `value` would have to be; empty when it is that."""
+    number = value is not True and isinstance(value, Real) and 0 < float(value) < math.inf
+    match name:
+        case "max_steps" | "max_tokens":
+            return "" if number and value == int(value) else "a whole number above 0"
+        case "max_cost":
+            return "" if number else "an amount above 0"
+        case "mode" | "rerun":
+            words = MODES if name == "mode" else RERUNS
+            return "" if value in words else f"one of {', '.join(words)}"
+        case "tools":
+            names = value.split(",") if isinstance(value, str) else value
+            right = isinstance(names, Sequence | Set) and all(isinstance(n, str) for n in names)
+            return "" if right else "a list of names"
+        case "new":
+            return "" if isinstance(value, bool) else "True or False"
+        case "skill_arguments":
+            return "" if isinstance(value, str) else "a text"
+        case _:
+            return "" if isinstance(value, str) and value.strip() else "a name"
+
+
+def _listed(names: Any) -> tuple[str, ...]:
+    found = names.split(",") if isinstance(names, str) else names
+    return tuple(n.strip() for n in found if n.strip())
 
 
 def option_words(parser: argparse.ArgumentParser) -> Sequence[tuple[str, str]]:
@@ -169,6 +231,12 @@ def _amount(text: str) -> float:
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not an amount above 0")
     return value
+
+
+def _named(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text.strip()
 
 
 def _name(text: str) -> str:

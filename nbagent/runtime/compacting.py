@@ -105,7 +105,7 @@ def loss_in_force(session: Session) -> CompactionResult:
         UsageProblem: there is none.
     """
     runner, path = session.runner, session.tree.path()
-    found = last_compaction(path)
+    found = last_compaction(path, "report on")
     start = _start(session)
     engine = runner.engine(measured_for(session, start), replace(start, policy=runner.settings.policy))
     before, after = ViewFold(_without(path, found.id)).view(), ViewFold(path).view()
@@ -205,7 +205,8 @@ def set_pin(session: Session, what: str, *, remove: bool) -> str:
         UsageProblem: nothing is named, there is no such pin, or the text is too long.
     """
     if not what.strip():
-        raise UsageProblem("%context pin TURN or %context pin TEXT: say what no policy may drop")
+        line = "unpin: name the TURN or TEXT whose pin is taken back" if remove else "pin: say what no policy may drop"
+        raise UsageProblem(f"%context {line}, such as -1 or a column's name")
     _start(session)
     pins = ViewFold(session.tree.path()).view().pins
     node = session.tree.turn(what.strip())

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbagent.core.errors import JournalUnwritable
+from nbagent.core.errors import JournalUnwritable, UsageProblem, UserError
 from nbagent.core.tree import SessionTree
-from nbagent.models.cassette import Cassette, RecordedTurn, recorded_turns, save, to_text
+from nbagent.models.cassette import Cassette, RecordedTurn, load, recorded_turns, save, to_text
 from nbagent.runtime.neutral import Neutral
 
 if TYPE_CHECKING:
@@ -22,6 +22,23 @@ class Recorder:
 
     path: Path
     about: str = ""
+
+    def begin(self, session: Session) -> int:
+        """Begin to write; returns how many turns there are so far. A recording is replaced once there is a turn.
+
+        Raises:
+            UsageProblem: there is a file of that name which is no recording.
+            JournalUnwritable: the file cannot be written.
+        """
+        if self.path.exists():
+            try:
+                load(self.path)
+            except UserError as error:
+                line = f"{str(self.path)!r} is there already and is no recording; name another file, or remove it first"
+                raise UsageProblem(line) from error
+            if not session.tree.turns():
+                return 0
+        return self.save(session)
 
     def save(self, session: Session) -> int:
         """Write the turns of all branches and return how many there are; the file names no folder of this machine.

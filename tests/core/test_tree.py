@@ -45,6 +45,19 @@ def test_an_empty_tree_has_no_leaf_and_no_turns() -> None:
     assert (tree.leaf, tree.path(), tree.turns(), tree.turn("1"), len(tree)) == (None, [], (), None, 0)
 
 
+@pytest.mark.parametrize("name", ["1", "12", "2", "-2", "12a", "d", "df", "dea"])
+def test_a_number_off_the_path_or_a_short_word_is_no_turn(name: str) -> None:
+    """`%agent fork 1` with nothing on the path took the turn whose id begins with 1; `%context pin df` a turn df…"""
+    tree = tree_of(*turn("12a4f6c8"), *turn("df34deaf"), *turn("dea9beef"))
+    tree.add(Entry("m", None, 0.0, moved()))
+    assert names(tree) == []
+    assert tree.turn(name) is None
+    for whole in ("12a4", "df34", "dea9", "12a4f6c8"):
+        found = tree.turn(whole)
+        assert found is not None
+        assert found.turn.startswith(whole)
+
+
 def test_an_entry_must_name_a_parent_that_is_there_and_an_id_that_is_free() -> None:
     tree = tree_of(*turn("A"))
     with pytest.raises(BrokenPath, match="not there"):
@@ -124,20 +137,20 @@ def test_a_pruning_between_turns_belongs_to_the_turn_before() -> None:
 
 
 def test_turns_are_named_by_id_number_and_start_of_id() -> None:
-    tree = tree_of(*turn("7fab"), *turn("7fcd"), *turn("91"))
+    tree = tree_of(*turn("7fab01"), *turn("7fab22"), *turn("91c4"))
 
     def found(name: str) -> str | None:
         node = tree.turn(name)
         return node.turn if node else None
 
-    assert [found(n) for n in ("1", "2", "3", "-1", "-3")] == ["7fab", "7fcd", "91", "91", "7fab"]
-    assert [found(n) for n in ("7fa", "7f", "7fcd", "91", "")] == ["7fab", None, "7fcd", "91", None]
+    assert [found(n) for n in ("1", "2", "3", "-1", "-3")] == ["7fab01", "7fab22", "91c4", "91c4", "7fab01"]
+    assert [found(n) for n in ("7fab0", "7fab", "7fab22", "91c", "")] == ["7fab01", None, "7fab22", None, None]
     assert [found(n) for n in ("0", "4", "-4", "x", "1.0", " 1")] == [None] * 6
 
 
-def test_a_number_beyond_the_path_is_read_as_the_start_of_an_id() -> None:
-    tree = tree_of(*turn("91ab"), *turn("22cd"))
-    assert [n.turn if n else None for n in map(tree.turn, ("9", "91", "22"))] == ["91ab", "91ab", "22cd"]
+def test_a_long_number_beyond_the_path_is_read_as_the_start_of_an_id() -> None:
+    tree = tree_of(*turn("9134ab"), *turn("22cd"))
+    assert [n.turn if n else None for n in map(tree.turn, ("9134", "91", "22"))] == ["9134ab", None, None]
 
 
 def test_numbers_count_turns_of_the_current_path_only() -> None:

@@ -44,6 +44,9 @@ def runs(code: str) -> Reply:
         ("%agent record stop", "nothing is being recorded"),
         ("%agent record sub/", "'sub/' names no file"),
         ("%agent record ''", "'' names no file"),
+        ("%agent record --nope", "'--nope' names no file"),
+        ("%agent Tree", "Did you mean 'tree'?"),
+        ("%agent fork " + "x" * 5_000, "xx … xx"),
         ("%agent reset now", "%agent reset takes no words, and there is 'now'"),
         ("%agent tree x", "%agent tree takes no words"),
         ("%agent log x", "%agent log takes no words"),
@@ -67,6 +70,10 @@ def runs(code: str) -> Reply:
         ("%context compact", "there is no conversation yet"),
         ("%context undo", "there is no compaction to take back"),
         ("%context undo all", "takes no words"),
+        ("%context loss", "there is no compaction to report on"),
+        ("%context unpin", "%context unpin: name the TURN or TEXT"),
+        ("%%agent -m ''\nhi", "the name is empty"),
+        ("%%agent --policy ' '\nhi", "the name is empty"),
         ("%context note now", "takes --edit only"),
         ("%context pin", "say what no policy may drop"),
         ("%context unpin x", "there is no conversation"),
@@ -78,6 +85,34 @@ def runs(code: str) -> Reply:
 def test_a_line_typed_wrongly_says_what_to_do(kernel: AgentKernel, tmp_path: Path, line: str, says: str) -> None:
     kernel.begin(tmp_path)
     assert says in error_line(kernel.run(line))
+
+
+@pytest.mark.parametrize("magic", ["agent", "context", "memory", "skills"])
+def test_help_is_shown_however_it_is_asked_for(kernel: AgentKernel, tmp_path: Path, magic: str) -> None:
+    kernel.begin(tmp_path)
+    listed = shown(kernel.run(f"%{magic} help"))
+    assert f"%{magic} help" in listed
+    assert [shown(kernel.run(f"%{magic} {word}")) for word in ("-h", "--help")] == [listed] * 2
+
+
+def test_a_recording_replaces_no_other_file_and_no_recording_while_it_is_empty(
+    kernel: AgentKernel, tmp_path: Path
+) -> None:
+    (tmp_path / "sales.csv").write_text("a,b\n1,2\n")
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake)
+        assert "is no recording; name another file" in error_line(kernel.run("%agent record sales.csv"))
+        assert (tmp_path / "sales.csv").read_text() == "a,b\n1,2\n"
+        kernel.run(agent("one"), cell_id="c1")
+        assert "(1 turn so far)" in shown(kernel.run("%agent record r.json"))
+        kept = (tmp_path / "r.json").read_bytes()
+        other = tmp_path / "other"
+        other.mkdir()
+        kernel.begin(other, fake)
+        assert "(0 turns so far)" in shown(kernel.run("%agent record ../r.json"))
+        assert (tmp_path / "r.json").read_bytes() == kept
+        kernel.run(agent("two"), cell_id="c2")
+        assert b"two" in (tmp_path / "r.json").read_bytes()
 
 
 def test_every_command_has_a_line_of_help_and_shows_itself(kernel: AgentKernel, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from nbagent.core.errors import Diagnostic, UsageProblem, UserError, one_line
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands.subagents import agents_command
 from nbagent.notebook.greeting import counted, facts_line, key_line
-from nbagent.notebook.options import no_words, resume_options, split_line
+from nbagent.notebook.options import HELP, nearest, no_words, resume_options, split_line
 from nbagent.notebook.reports.session import (
     SessionReport,
     SessionRow,
@@ -110,11 +110,11 @@ def agent_command(agent: NotebookAgent, line: str, *, awaitable: bool = False) -
         return session_report(agent)
     if awaitable and words[0] == "resume":
         return _resumed(agent, words[1:])
-    command = AGENT_COMMANDS.get(words[0])
+    command = AGENT_COMMANDS.get(HELP.get(words[0], words[0]))
     if command is None:
         raise UsageProblem(
-            f"%agent has no sub-command {words[0]!r}. To send a request, write it as a cell of its own: `%%agent` on "
-            "the first line, the request below. `%agent help` lists the sub-commands"
+            f"%agent has no sub-command {words[0]!r}.{nearest(words[0], AGENT_COMMANDS)} To send a request, write it "
+            "as a cell of its own: `%%agent` on the first line, the request below. `%agent help` lists the sub-commands"
         )
     return command(agent, words[1:])
 
@@ -332,11 +332,11 @@ def _record(agent: NotebookAgent, words: Words) -> Said:
     notebook = agent.notebook_path()
     default = f"cassettes/{notebook.stem if notebook else 'session'}.json"
     name = only_word(words, "%agent record FILE", default)
-    if not name.strip() or name.endswith(("/", "\\")):
+    if not name.strip() or name.endswith(("/", "\\")) or name.startswith("-"):
         raise UsageProblem(f"%agent record FILE: {name!r} names no file; give one, such as {default}")
     path = agent.folder() / name
     recorder = Recorder(path=path)
-    turns = recorder.save(agent.session())
+    turns = recorder.begin(agent.session())
     agent.recorder = recorder
     return Said(f"Recording to {agent.shown(path)} ({counted(turns, 'turn')} so far); `%agent record stop` ends it.")
 

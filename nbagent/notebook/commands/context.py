@@ -13,7 +13,7 @@ from nbagent.core.errors import TurnFailed, UsageProblem, UserError
 from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands.agent import Said, Words, moves, only_word
-from nbagent.notebook.options import OneLineParser, no_words, split_line, verbatim
+from nbagent.notebook.options import HELP, OneLineParser, no_words, split_line, verbatim
 from nbagent.notebook.reports.compaction import CompactionReport
 from nbagent.notebook.reports.compare import CompareReport, live_cost
 from nbagent.notebook.reports.context import ContextReport, RequestReport, RequestSegment
@@ -53,7 +53,7 @@ def context_command(agent: Any, line: str, *, ask: Ask | None = None) -> Any:
     words = [name, *verbatim(rest)] if name in ("pin", "unpin") else split_line(line)
     if not any(words):
         return context_report(agent)
-    command = CONTEXT_COMMANDS.get(words[0])
+    command = CONTEXT_COMMANDS.get(HELP.get(words[0], words[0]))
     if command is None:
         raise UsageProblem(f"%context has no sub-command {words[0]!r}; it has: {', '.join(CONTEXT_COMMANDS)}")
     return command(agent, words[1:], ask)

@@ -10,7 +10,7 @@ from typing import Any
 from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import NotebookAgent
 from nbagent.notebook.commands.agent import Said
-from nbagent.notebook.options import OneLineParser, positive, split_line
+from nbagent.notebook.options import HELP, OneLineParser, positive, split_line
 from nbagent.notebook.reports.memory import MemoryAdded, MemoryExcerpt, MemoryHits, MemoryStatus, MemoryToday
 
 _WORD = re.compile(r"\S+")
@@ -25,7 +25,7 @@ def memory_command(agent: NotebookAgent, line: str) -> Any:
     word, _, rest = line.strip().partition(" ")
     if not word:
         return _status(agent, "")
-    command = MEMORY_COMMANDS.get(word)
+    command = MEMORY_COMMANDS.get(HELP.get(word, word))
     return _search(agent, line.strip()) if command is None else command(agent, rest.strip())
 
 

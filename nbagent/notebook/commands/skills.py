@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nbagent.core.errors import Diagnostic, UsageProblem
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands.agent import Said, names_at_a_glance
-from nbagent.notebook.options import OneLineParser
+from nbagent.notebook.options import HELP, OneLineParser
 from nbagent.notebook.reports.skills import (
     LintReport,
     Ranked,
@@ -45,7 +45,7 @@ def skills_command(agent: NotebookAgent, line: str) -> Any:
         return skills_report(agent)
     if word == "run":
         return _run(agent, rest.strip(), awaitable=awaitable)
-    command = SKILLS_COMMANDS.get(word)
+    command = SKILLS_COMMANDS.get(HELP.get(word, word))
     if command is None:
         raise UsageProblem(f"%skills has no sub-command {word!r}; it has: {', '.join(SKILLS_COMMANDS)}")
     return command(agent, rest.strip())
