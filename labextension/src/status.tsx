@@ -54,7 +54,7 @@ export class GaugeStatus extends ReactWidget {
         onClick={this._open}
       >
         <span className="nbagent-Status-bar" aria-hidden="true">
-          <span style={{ width: `${share}%` }} />
+          <span style={{ width: `${Math.min(100, share)}%` }} />
         </span>
         {`${share} % · ${dollars(gauge.costUsd)}`}
         {doing !== '' ? ` · ${doing}` : ''}

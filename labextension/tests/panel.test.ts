@@ -100,6 +100,28 @@ test('the gauge is a meter with a name and a value', () => {
   assert.match(markup, /48,210 of 200,000 tokens, 24 %/);
 });
 
+test('of a context that does not fit, the bar shows parts and mark to one scale', () => {
+  const { session, link } = desk(false);
+  const parts = structuredClone(obj(bundle('state').parts));
+  Object.assign(obj(parts.gauge), {
+    used_tokens: 40_000,
+    window_tokens: 10_000,
+    threshold_tokens: 8_000,
+    categories: { messages: 30_000, tools: 10_000 }
+  });
+  link.receive({ kind: 'snapshot', version: 1, seq: 0, parts });
+  const markup = drawn(session);
+  const styled = markup.matchAll(
+    /nbagent-Bar-[a-z]+" style="(?:width|left):(\d+)%/g
+  );
+  assert.deepEqual(
+    [...styled].map(found => found[1]),
+    ['25', '75', '20']
+  );
+  assert.match(markup, /aria-valuemax="10000" aria-valuenow="10000"/);
+  assert.match(markup, /40,000 of 10,000 tokens, 400 %/);
+});
+
 test('names of the bundle for hostile texts stay text', async () => {
   const { session, link, sent } = desk();
   const { parts, catalog, tree, search } = bundle('hostile');

@@ -81,7 +81,7 @@ def undo(session: Session) -> Undone:
         UsageProblem: there is none, it is being taken back already, or what it gives back does not fit the window.
     """
     runner, path = session.runner, session.tree.path()
-    found = last_compaction(path)
+    found = last_compaction(path, to="take back")
     if any(isinstance(e.body, Restore) and e.body.cancels == found.id for e in _waiting(path)):
         raise UsageProblem(f"the last compaction is being taken back already; that {WAITS}")
     restored = ViewFold(_without(path, found.id)).view()  # also where the undoing itself has to wait
@@ -105,7 +105,7 @@ def loss_in_force(session: Session) -> CompactionResult:
         UsageProblem: there is none.
     """
     runner, path = session.runner, session.tree.path()
-    found = last_compaction(path, "report on")
+    found = last_compaction(path, to="report on")
     start = _start(session)
     engine = runner.engine(measured_for(session, start), replace(start, policy=runner.settings.policy))
     before, after = ViewFold(_without(path, found.id)).view(), ViewFold(path).view()
@@ -184,7 +184,7 @@ def replace_note(session: Session, text: str) -> None:
     Raises:
         UsageProblem: there is no compaction, or it is the provider's, whose note only the provider writes.
     """
-    found = last_compaction(session.tree.path())
+    found = last_compaction(session.tree.path(), to="show the note of")
     body = found.body
     if not isinstance(body, Compaction):
         raise UsageProblem(

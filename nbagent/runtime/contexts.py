@@ -189,8 +189,8 @@ def _nothing(engine: Engine, before: int, why: str) -> CompactionResult:
     )  # fmt: skip
 
 
-def last_compaction(path: Sequence[Entry], sought_to: str = "take back") -> Entry:
-    """Return the compaction in force; `sought_to` says what for.
+def last_compaction(path: Sequence[Entry], *, to: str) -> Entry:
+    """Return the compaction in force; `to` says what it is wanted for, such as "take back".
 
     Raises:
         UsageProblem: there is none.
@@ -198,7 +198,7 @@ def last_compaction(path: Sequence[Entry], sought_to: str = "take back") -> Entr
     view = build_view(path)
     found = next((e for e in path if e.id == view.compaction), None)
     if found is None:
-        raise UsageProblem(f"there is no compaction to {sought_to}; `%context compact` makes one")
+        raise UsageProblem(f"there is no compaction to {to}; `%context compact` makes one")
     return found
 
 

@@ -27,6 +27,7 @@ from nbagent.notebook.reports.context import (
     TurnResult,
     TurnTreeReport,
 )
+from nbagent.notebook.reports.said import help_of
 from nbagent.notebook.reports.tables import Line, Table, as_html, as_markdown, as_text, width
 
 HOSTILE = '<img src=x onerror=alert(1)>"\'|`*_[a](javascript:x)\x1b[31m$\u202e\nnext'
@@ -170,6 +171,25 @@ def test_the_request_as_json_is_the_exact_request():
     request = {"model": "m", "messages": [{"role": "user", "content": "é"}]}
     report = RequestReport(model="m", window_tokens=10, request=request, segments=(), as_json=True)
     assert json.loads(repr(report)) == request
+
+
+def test_a_command_in_a_line_is_set_as_code_and_nothing_in_it_is_html():
+    html = as_html([Line(text="make room: `%context compact <b>`; a lone ` stays")])
+    assert "<code>%context compact &lt;b&gt;</code>; a lone ` stays" in html
+    assert "`%context compact <b>`" in as_text([Line(text="make room: `%context compact <b>`")])
+
+
+def test_a_listing_is_text_in_columns_and_a_table_elsewhere():
+    def undo() -> None:
+        """Take it back.
+
+        More.
+        """
+
+    listed = help_of("%context", {"undo": undo, "rot": undo}, width=5)
+    assert repr(listed) == "%context undo  Take it back.\n%context rot   Take it back."
+    assert "<td style=\"text-align:left\">%context undo</td>" in listed._repr_html_()
+    assert "| %context rot | Take it back. |" in listed._repr_markdown_()
 
 
 def test_a_turn_result_is_short_as_text_and_an_answer_as_html():

@@ -99,6 +99,16 @@ def test_the_gauge_shows_the_figures_and_has_a_name_and_values_for_a_screen_read
     assert page.get_by_role("button", name="Undo").is_disabled()
 
 
+def test_of_a_context_that_does_not_fit_the_bar_shows_parts_and_mark_to_one_scale(page: Any) -> None:
+    parts = bundle("state")["parts"]
+    parts["gauge"] |= {"used_tokens": 40_000, "window_tokens": 10_000, "threshold_tokens": 8_000}
+    parts["gauge"]["categories"] = {"messages": 30_000, "tools": 10_000}
+    mount(page, "context", parts=parts)
+    assert page.locator(".nbagent-piece").evaluate_all("all => all.map(e => e.style.width)") == ["25%", "75%"]
+    assert page.locator(".nbagent-mark").evaluate("e => e.style.left") == "20%"
+    assert page.get_by_role("meter").get_attribute("aria-valuenow") == "10000"
+
+
 def test_deltas_move_the_gauge_and_a_missed_one_asks_for_everything(page: Any) -> None:
     held = bundle("deltas")
     mount(page, "context", parts=held["start"])

@@ -22,6 +22,7 @@ export const Gauge = React.memo(function Gauge(props: {
     tokens(windowTokens),
     share
   );
+  const whole = Math.max(windowTokens, usedTokens); // also of a context that does not fit
   const present = gauge.categories.filter(([, size]) => size > 0);
   const over = thresholdTokens > 0 && usedTokens >= thresholdTokens;
   return (
@@ -32,7 +33,7 @@ export const Gauge = React.memo(function Gauge(props: {
         aria-label={trans.__('Context used')}
         aria-valuemin={0}
         aria-valuemax={windowTokens}
-        aria-valuenow={usedTokens}
+        aria-valuenow={Math.min(usedTokens, windowTokens)}
         aria-valuetext={said}
       >
         {present.map(([name, size]) => (
@@ -40,7 +41,7 @@ export const Gauge = React.memo(function Gauge(props: {
             key={name}
             className="nbagent-Bar-part"
             style={{
-              width: `${width(size, windowTokens)}%`,
+              width: `${width(size, whole)}%`,
               background: colour(name)
             }}
             title={`${name}: ${tokens(size)}`}
@@ -49,7 +50,7 @@ export const Gauge = React.memo(function Gauge(props: {
         {thresholdTokens > 0 && windowTokens > 0 ? (
           <span
             className="nbagent-Bar-mark"
-            style={{ left: `${width(thresholdTokens, windowTokens)}%` }}
+            style={{ left: `${width(thresholdTokens, whole)}%` }}
             title={trans.__('Compaction at %1 tokens', tokens(thresholdTokens))}
           />
         ) : null}

@@ -13,6 +13,7 @@ from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands.subagents import agents_command
 from nbagent.notebook.greeting import counted, facts_line, key_line
 from nbagent.notebook.options import HELP, nearest, no_words, resume_options, split_line
+from nbagent.notebook.reports.said import Said, help_of
 from nbagent.notebook.reports.session import (
     SessionReport,
     SessionRow,
@@ -31,20 +32,6 @@ from nbagent.runtime.recording import Recorder
 from nbagent.runtime.session import Session
 from nbagent.runtime.set_start import names_of_skills
 from nbagent.runtime.turn_facts import TurnFacts, calls_of, code_run, numbered, turn_facts
-
-
-class Said:
-    """A line or a text that shows itself without quotes."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def __str__(self) -> str:
-        return self.text
-
 
 Words = Sequence[str]
 Command = Callable[[NotebookAgent, Words], Any]
@@ -157,11 +144,7 @@ def moves(command: C) -> C:
 
 def _help(agent: NotebookAgent, words: Words) -> Said:
     """This list."""
-    return Said("\n".join(f"%agent {name:<10} {_first_line(fn)}" for name, fn in AGENT_COMMANDS.items()))
-
-
-def _first_line(fn: Any) -> str:
-    return (fn.__doc__ or "").strip().split("\n")[0]
+    return help_of("%agent", AGENT_COMMANDS, width=10)
 
 
 def _tree(agent: NotebookAgent, words: Words) -> TurnTreeReport:

@@ -12,12 +12,13 @@ from nbagent.core.effects import Notice
 from nbagent.core.errors import TurnFailed, UsageProblem, UserError
 from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
-from nbagent.notebook.commands.agent import Said, Words, moves, only_word
+from nbagent.notebook.commands.agent import Words, moves, only_word
 from nbagent.notebook.options import HELP, OneLineParser, no_words, split_line, verbatim
 from nbagent.notebook.reports.compaction import CompactionReport
 from nbagent.notebook.reports.compare import CompareReport, live_cost
 from nbagent.notebook.reports.context import ContextReport, RequestReport, RequestSegment
 from nbagent.notebook.reports.rot import RotReport
+from nbagent.notebook.reports.said import Listing, Said, help_of
 from nbagent.notebook.stopped import TurnStopped
 from nbagent.runtime.compacting import (
     WAITS,
@@ -133,28 +134,46 @@ def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
         name = only_word(words, "%context policy NAME")
         session.runner.policy(TurnOptions(policy=name))
         agent.choose(policy=name)
-        return Said(f"policy {agent.session().settings.policy}: {_numbers(agent)}")
+        return _effective(agent, f"policy {agent.session().settings.policy}:")
     here = session.settings.policy.partition("@")[0]
-    lines = [f"{'→' if name == here else ' '} {name:<12} {kind.summary}" for name, kind in known_policies().items()]
-    return Said("\n".join(lines))
+    listed = [("→" if name == here else " ", name, kind.summary) for name, kind in known_policies().items()]
+    return Listing(
+        "\n".join(f"{mark} {name:<12} {summary}" for mark, name, summary in listed),
+        head=("policy", "what it does"), rows=[(f"{mark} {name}".strip(), summary) for mark, name, summary in listed],
+    )  # fmt: skip
 
 
 def _numbers(agent: NotebookAgent) -> str:
+    numbers, acts = _numbers_in_force(agent)
+    return " ".join(f"{key}={value}" for key, value in numbers) + f" · {acts}" if numbers else acts
+
+
+def _numbers_in_force(agent: NotebookAgent) -> tuple[list[tuple[str, str]], str]:
+    """Return the numbers of the policy, and when it acts in this window."""
     session = agent.session()
     policy = session.runner.policy_of(session.settings.policy)
     if not policy.numbers:
-        return "no numbers"
-    window = _budget(agent).window_tokens
-    return " ".join(f"{k}={v:g}" for k, v in policy.numbers.items()) + f" · {when_it_acts(policy, window)}"
+        return [], "no numbers"
+    return [(k, f"{v:g}") for k, v in policy.numbers.items()], when_it_acts(policy, _budget(agent).window_tokens)
 
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """Change numbers of the policy: KEY=VALUE; window=TOKENS; provider=MODE; shows the effective values."""
-    return Said(set_numbers(agent, words))
+    set_numbers(agent, words)
+    settings = agent.session().settings
+    window = _budget(agent).window_tokens
+    return _effective(agent, f"window={window:,} provider={settings.context.provider} policy={settings.policy}")
 
 
-def set_numbers(agent: NotebookAgent, words: Words) -> str:
-    """Change policy, window, provider and numbers of the policy, each given as KEY=VALUE; returns the effective values.
+def _effective(agent: NotebookAgent, head: str) -> Listing:
+    """Return the numbers in force; `head` is said before them."""
+    numbers, acts = _numbers_in_force(agent)
+    title = f"{head.removesuffix(':')} · {acts}"
+    return Listing(f"{head} {_numbers(agent)}", title=title, head=("number", "value"), rows=numbers)
+
+
+def set_numbers(agent: NotebookAgent, words: Words) -> None:
+    """Change policy, window, provider and numbers of the policy, each given as KEY=VALUE.
 
     Raises:
         UsageProblem, PolicyError: a word is none of those.
@@ -183,9 +202,6 @@ def set_numbers(agent: NotebookAgent, words: Words) -> str:
         agent.chosen = before
         raise
     agent.numbers |= numbers
-    settings = agent.session().settings
-    named = f"window={_budget(agent).window_tokens:,} provider={settings.context.provider}"
-    return f"{named} policy={settings.policy} {_numbers(agent)}"
 
 
 def _budget(agent: NotebookAgent) -> Budget:
@@ -355,8 +371,7 @@ def _rot(agent: NotebookAgent, words: Words, ask: Ask | None) -> RotReport:
 
 def _help(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """This list."""
-    first = {name: (fn.__doc__ or "").strip().splitlines()[0] for name, fn in CONTEXT_COMMANDS.items()}
-    return Said("\n".join(f"%context {name:<8} {line}" for name, line in first.items()))
+    return help_of("%context", CONTEXT_COMMANDS, width=8)
 
 
 CONTEXT_COMMANDS: Mapping[str, Callable[[NotebookAgent, Words, Ask | None], Any]] = {

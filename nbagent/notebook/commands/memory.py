@@ -9,9 +9,9 @@ from typing import Any
 
 from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import NotebookAgent
-from nbagent.notebook.commands.agent import Said
 from nbagent.notebook.options import HELP, OneLineParser, positive, split_line
 from nbagent.notebook.reports.memory import MemoryAdded, MemoryExcerpt, MemoryHits, MemoryStatus, MemoryToday
+from nbagent.notebook.reports.said import Said, help_of
 
 _WORD = re.compile(r"\S+")
 _SEARCH_ENDS = re.compile(r"(.*\S)\s+(--sessions|-k\s+\d+)", re.DOTALL)
@@ -123,8 +123,7 @@ def _today(agent: NotebookAgent, rest: str) -> MemoryToday:
 
 def _help(agent: NotebookAgent | None, rest: str) -> Said:
     """This list."""
-    first = {name: (fn.__doc__ or "").strip().splitlines()[0] for name, fn in MEMORY_COMMANDS.items() if name != "show"}
-    return Said("\n".join(f"%memory {name:<7} {line}" for name, line in first.items()))
+    return help_of("%memory", {name: fn for name, fn in MEMORY_COMMANDS.items() if name != "show"}, width=7)
 
 
 def _nothing(name: str, rest: str) -> None:

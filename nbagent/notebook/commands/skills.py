@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from nbagent.core.errors import Diagnostic, UsageProblem
 from nbagent.notebook.app import Ask, NotebookAgent
-from nbagent.notebook.commands.agent import Said, names_at_a_glance
+from nbagent.notebook.commands.agent import names_at_a_glance
 from nbagent.notebook.options import HELP, OneLineParser
+from nbagent.notebook.reports.said import Said, help_of
 from nbagent.notebook.reports.skills import (
     LintReport,
     Ranked,
@@ -249,8 +250,7 @@ def _prompt(agent: NotebookAgent, rest: str) -> SkillPromptReport:
 
 def _help(agent: NotebookAgent | None, rest: str) -> Said:
     """This list."""
-    first = {name: (fn.__doc__ or "").strip().splitlines()[0] for name, fn in SKILLS_COMMANDS.items()}
-    return Said("\n".join(f"%skills {name:<8} {line}" for name, line in first.items()))
+    return help_of("%skills", SKILLS_COMMANDS, width=8)
 
 
 def skill_names(agent: NotebookAgent) -> Sequence[str]:

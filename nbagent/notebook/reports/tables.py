@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ class Bar:
 Piece: TypeAlias = Line | Table | Code | Bar
 Document: TypeAlias = Sequence[Piece]
 _Class = TypeVar("_Class", bound=type)
+_CODE = re.compile(r"`((?:%|nbagent )[^`]*)`")  # what is to be typed, in our own lines
 
 
 def displayable(cls: _Class) -> _Class:
@@ -166,7 +168,8 @@ def _html(piece: Piece) -> str:
     match piece:
         case Line():
             style = "font-weight:600" if piece.strong else ("opacity:0.75;font-size:0.9em" if piece.dim else "")
-            return f'<div style="{style}">{escape(clean_line(piece.text))}</div>' if piece.text else ""
+            text = _CODE.sub(r"<code>\1</code>", escape(clean_line(piece.text)))
+            return f'<div style="{style}">{text}</div>' if text else ""
         case Code():
             pre = f'<pre style="white-space:pre-wrap;overflow-wrap:anywhere;margin:0.3em 0">{escape(piece.text)}</pre>'
             title = escape(clean_line(piece.title))

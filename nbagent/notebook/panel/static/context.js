@@ -127,19 +127,20 @@ function order(name) {
 }
 
 function drawBar(bar, gauge) {
+  const whole = Math.max(gauge.window_tokens, gauge.used_tokens); // also of a context that does not fit
   const sizes = Object.entries(gauge.categories).sort(([a], [b]) => order(a) - order(b));
   const parts = sizes.map(([name, tokens]) => {
     const label = `${name}: ${counted(tokens)} tokens`;
     const piece = make("span", { className: "nbagent-piece", title: label });
-    piece.style.width = `${share(tokens, gauge.window_tokens)}%`;
+    piece.style.width = `${share(tokens, whole)}%`;
     piece.style.background = `hsl(${HUES[order(name)]} 55% 55%)`;
     return tokens > 0 ? piece : null;
   });
   const mark = make("span", { className: "nbagent-mark", title: `compaction at ${counted(gauge.threshold_tokens)} tokens` });
-  mark.style.left = `${share(gauge.threshold_tokens, gauge.window_tokens)}%`;
+  mark.style.left = `${share(gauge.threshold_tokens, whole)}%`;
   bar.replaceChildren(...parts.filter(Boolean), mark);
   bar.setAttribute("aria-valuemax", String(gauge.window_tokens));
-  bar.setAttribute("aria-valuenow", String(gauge.used_tokens));
+  bar.setAttribute("aria-valuenow", String(Math.min(gauge.used_tokens, gauge.window_tokens)));
   bar.setAttribute("aria-valuetext", `${counted(gauge.used_tokens)} of ${counted(gauge.window_tokens)} tokens`);
 }
 
