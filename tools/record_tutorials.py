@@ -193,7 +193,7 @@ def _refuse_folders(text: str, folder: Path, what: str) -> None:
 
 def record_instead_of_replay(name: str) -> None:
     """Make `%agent replay` of this kernel record the script `name` under a counted clock."""
-    from nbagent.notebook.commands.agent import agent as commands
+    from nbagent.notebook.commands import agent as commands
     from nbagent.runtime.clock import CountingClock
     from nbagent.runtime.recording import Recorder
     from nbagent.runtime.session import Session
