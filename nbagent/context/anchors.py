@@ -11,6 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from nbagent.context.mixed import (
+    BREAKS,
+    HAS_LETTERS,
+    MARKS,
+    amounts,
+    file_in,
+    paths_in,
+    pieces,
+    whole_url,
+    without_amounts,
+)
 from nbagent.core.entries import AssistantMessage, Body, Entry, Snapshot, Steering, ToolResult, UserMessage
 from nbagent.core.messages import Block, joined_text, tool_calls
 
@@ -113,25 +124,28 @@ _EXTENSIONS: Final = (
     "py|pyi|ts|tsx|js|jsx|mjs|cjs|md|json|jsonl|csv|tsv|ipynb|toml|yaml|yml|txt|html|css|rs|go|c|h|cc|cpp|hpp|java|kt|sh|"
     "sql|parquet|feather|pkl|npy|npz|h5|hdf5|xlsx|db|sqlite|png|jpg|svg|pdf|log|rst|tex|cfg|ini|lock|xml|zip|gz|r|R|jl|pony"
 )
-_URL: Final = re.compile(r"https?://[^\s\"'<>)\]}`|\\]+")
+_URL: Final = re.compile(rf"\b[a-z][a-z0-9+.]{{1,14}}://[^\s\"'<>\]}}`|\\{MARKS}]+", re.ASCII)
 _PATH: Final = re.compile(
-    r"(?<![\w/.-])(?:~|\.{1,2}|[A-Za-z]:)?[/\\][\w.@+-]+(?:[/\\][\w.@+-]+)+"
+    r"(?<![\w/.-])(?:~|\.{1,2}|[A-Za-z]:)?(?:/|\\{1,2})[\w.@+-]+(?:(?:/|\\{1,2})[\w.@+-]+)+"
     rf"|(?<![\w/.])[\w@.+-]+(?:/[\w@.+-]+)+\.(?:{_EXTENSIONS})\b"
 )
-_FILE: Final = re.compile(rf"(?<![\w/.-])[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSIONS})\b")
+_QUOTED_PATH: Final = re.compile(  # with blanks in it
+    rf"(?<=[\"'`“「『])((?:[A-Za-z]:|~|\.{{1,2}})?(?:/|\\{{1,2}})[^\"'`“”「」『』\n]{{3,260}}\.(?:{_EXTENSIONS}))(?=[\"'`”」』])"
+)
+_FILE: Final = re.compile(rf"(?<![\w/.-])[\w-]+(?:\.[\w-]+)*?\.(?:{_EXTENSIONS})(?![A-Za-z0-9_])")
 _ID: Final = re.compile(
     r"(?<![\w-])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
     r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b"
-    r"|#\d{2,}\b|\b[A-Z]{2,}-\d{2,}\b|\b(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{5,12}\b"
+    r"|#\d{2,}\b|\b[A-Z]{2,}(?:-[A-Z0-9]+)*-\d{2,}\b|\b(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{5,12}\b"
     r"|\b[A-Za-z]+(?:_[A-Za-z]+)*_(?=\w*\d)[A-Za-z0-9]{3,}\b"
 )
 _UNITS: Final = (
     "%|ms|us|ns|s|sec|seconds|min|minutes|h|hours|days|[KMGT]i?B|kB|bytes|k|M|px|Hz|[kMG]Hz|tokens?|lines?|rows?|tests?|"
-    "columns?|EUR|USD|GBP|kg|km"
+    "columns?|EUR|USD|GBP|€|£|kg|mg|µg|km/h|m/s|km|cm|mm|ml|kWh?|[mM]W|m[VA]|ppm|dB|rpm|°[CF]?|℃|℉|‰"
 )
 _NUMBER: Final = re.compile(
     r"(?<![\w.])(?:[$€£¥]\d+(?:,\d{3})*(?:\.\d+)?"
-    rf"|\d+(?:[.,]\d+)*(?:{_UNITS})\b|\d+(?:[.,]\d+)*%|\d{{4}}-\d\d-\d\d"
+    rf"|\d+(?:[.,]\d+)*(?:{_UNITS})|\d{{4}}-\d\d-\d\d(?:T\d\d:\d\d[\d:.+-]*Z?)?|\d+(?:\.\d+)?[eE][+-]?\d+"
     r"|\d+\.\d{2,}|\d{1,3}(?:,\d{3})+|\d{4,})(?!\w)"
 )
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -139,7 +153,8 @@ _SPACED_NUMBER: Final = re.compile(rf"(?<![\w.#$])\d+(?:[.,]\d+)* (?:{_UNITS})(?
 _IDENTIFIER: Final = re.compile(
     r"\b_*[a-z][a-z0-9]*(?:_[A-Za-z0-9]+)+\b|\b[a-z][a-z0-9]*[A-Z]\w+\b|\b[A-Z][a-z0-9]+[A-Z]\w+\b|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b"
 )
-_BREAKS: Final = str.maketrans(dict.fromkeys("\"'`<>(){}[]|;=*", " "))
+_BREAKS: Final = str.maketrans(dict.fromkeys("\"'`<>(){}[]|;=*", " ")) | BREAKS
+_MOMENT: Final = re.compile(r"(?<!\d)\d{4}-\d\d-\d\dT\d\d:\d\d[\d:.+-]*Z?(?!\w)")
 _EDGES: Final = ".,:;!?/…、。，：；！？"
 SHORTEST: Final = 4  # characters; shorter ones are found everywhere
 LONGEST_WORD: Final = 300  # characters; longer runs are encoded bytes
@@ -178,8 +193,15 @@ class Extractor:
 
     def _all_words(self, text: str) -> Iterator[Key]:
         if "://" in text:
-            yield from dict.fromkeys(("url", m.rstrip(_EDGES)) for m in _URL.findall(text))
+            yield from dict.fromkeys(("url", whole_url(m, _EDGES)) for m in _URL.findall(text))
+            text = _URL.sub(lambda m: " " + m[0][len(whole_url(m[0], _EDGES)) :], text)
+        if "/" in text or "\\" in text:
+            spaced = [m for m in _QUOTED_PATH.findall(text) if " " in m]
+            yield from dict.fromkeys(("path", m) for m in spaced)
+            text = _QUOTED_PATH.sub(lambda m: " " if " " in m[0] else m[0], text) if spaced else text
         yield from dict.fromkeys(("num", m) for m in _SPACED_NUMBER.findall(text))
+        if not text.isascii():
+            yield from dict.fromkeys(("num", m) for m in amounts(text))
         for word in dict.fromkeys(text.translate(_BREAKS).split()):
             known = self._known.get(word)
             if known is None:
@@ -190,6 +212,8 @@ class Extractor:
 def _word_anchors(word: str) -> tuple[Key, ...]:
     if len(word) < 2 or len(word) > LONGEST_WORD or "://" in word:
         return ()
+    if not word.isascii() and HAS_LETTERS.search(word):
+        return tuple(dict.fromkeys(_mixed_anchors(word)))
     found: list[Key] = []
     rest = word
     if "/" in word or "\\" in word:
@@ -199,11 +223,27 @@ def _word_anchors(word: str) -> tuple[Key, ...]:
         found += [("file", m) for m in _FILE.findall(rest)]
         rest = _FILE.sub(" ", rest)
     if any(c.isdigit() for c in rest):
+        found += [("num", m) for m in _MOMENT.findall(rest)]
+        rest = _MOMENT.sub(" ", rest)
         found += [("id", m) for m in _ID.findall(rest)]
         found += [("num", m) for m in _NUMBER.findall(_ID.sub(" ", rest))]
     if not rest.islower() or "_" in rest:
         found += [("ident", m) for m in _IDENTIFIER.findall(_ID.sub(" ", rest))]
     return tuple(key for key in found if len(key[1]) >= SHORTEST or (key[0] == "num" and len(key[1]) > 1))
+
+
+def _mixed_anchors(word: str) -> Iterator[Key]:
+    """Yield the anchors of a word in which Chinese, Japanese or Korean stands beside Latin without a blank."""
+    rest = word
+    for found in paths_in(word, _EXTENSIONS):
+        if _PATH.fullmatch(path := found.rstrip(_EDGES)):
+            yield ("path", path)
+            rest = rest.replace(path, " ", 1)
+    for found in _FILE.findall(rest):
+        yield ("file", file_in(found))
+        rest = rest.replace(found, " ", 1)
+    for piece in pieces(without_amounts(rest)):
+        yield from _word_anchors(piece)
 
 
 # How `inspect` writes the columns of a table (tools/summarize.py).

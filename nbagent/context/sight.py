@@ -8,6 +8,7 @@ from typing import Final
 from nbagent.context.anchor_index import AnchorIndex
 from nbagent.context.anchors import SENTENCES, Key, blocks_text, split_sentences
 from nbagent.context.archive import Chunk, find_handles, target_text
+from nbagent.context.mixed import HAS_LETTERS
 from nbagent.core.messages import is_provider_note
 from nbagent.core.ranking import Words
 from nbagent.core.tokens import estimate_tokens
@@ -101,10 +102,16 @@ def _stands_in(text: str, wanted: str, *, whole_word: bool) -> bool:
     at = text.find(wanted)
     while at >= 0 and whole_word:
         before, after = text[at - 1 : at] if at else "", text[at + len(wanted) : at + len(wanted) + 1]
-        if not (before.isalnum() or before == "_" or after.isalnum() or after == "_"):
+        if not (_goes_on(before, wanted[0]) or _goes_on(wanted[-1], after)):
             return True
         at = text.find(wanted, at + 1)
     return at >= 0
+
+
+def _goes_on(before: str, after: str) -> bool:
+    """Tell whether a word goes on from one character to the next; Chinese beside Latin, or beside itself, does not."""
+    both = before + after
+    return len(both) == 2 and all(c.isalnum() or c == "_" for c in both) and not HAS_LETTERS.search(both)
 
 
 def _windows(text: str) -> Iterator[str]:

@@ -69,6 +69,65 @@ def test_compact_json_is_taken_apart() -> None:
     assert [text for _, text in found] == ["user_id", "mia_li_3668", "1234", "/data/a/b.csv"]
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("读取/data/a.csv，然后继续", [("path", "/data/a.csv")]),
+        ("读取 /data/销售.csv文件里的数据", [("path", "/data/销售.csv")]),
+        ("在~/data/raw目录下找", [("path", "~/data/raw")]),
+        ("打开C:\\数据\\2026年销售.xlsx。", [("path", "C:\\数据\\2026年销售.xlsx")]),
+        ("结果在数据/销售.csv里", [("path", "结果在数据/销售.csv")]),
+        ("ファイル/home/u/データ.csvを読む", [("path", "/home/u/データ.csv")]),
+        ("결과는 /data/out.csv에 user_id로 저장", [("path", "/data/out.csv"), ("ident", "user_id")]),
+        ("把sales_2026.csv和a.csv合并", [("file", "sales_2026.csv"), ("file", "a.csv")]),
+        ("请看https://example.com/a?x=1，然后运行", [("url", "https://example.com/a?x=1")]),
+        ("见https://example.com/路径/文件.csv。", [("url", "https://example.com/路径/文件.csv")]),
+        ("访问https://example.com/a然后登录", [("url", "https://example.com/a")]),
+        ("阈值是0.85，超过1200元的订单", [("num", "1200元"), ("num", "0.85")]),
+        ("共1,234 条记录，温度37.5度", [("num", "1,234 条"), ("num", "37.5度"), ("num", "1,234")]),
+        ("日付は2026-11-30です", [("num", "2026-11-30")]),
+        ("列user_id的缺失值用handleAuth函数", [("ident", "user_id"), ("ident", "handleAuth")]),
+        ("订单号ORD-2024-001已发货", [("id", "ORD-2024-001")]),
+    ],
+)
+def test_words_are_found_where_no_blanks_stand_between_them(text: str, found: list[Key]) -> None:
+    assert words(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("(https://en.wikipedia.org/wiki/Python_(language))", ["https://en.wikipedia.org/wiki/Python_(language)"]),
+        ("see [it](https://x.com/a), <https://x.com/b> or `https://x.com/c`.",
+         ["https://x.com/a", "https://x.com/b", "https://x.com/c"]),
+        ("https://x.com/a?b=1&c=%20#top; done!", ["https://x.com/a?b=1&c=%20#top"]),
+        ("s3://bucket/data/x.parquet and gs://b/k", ["s3://bucket/data/x.parquet", "gs://b/k"]),
+        ("postgresql://host:5432/db, file:///home/u/x.csv", ["postgresql://host:5432/db", "file:///home/u/x.csv"]),
+    ],
+)  # fmt: skip
+def test_a_url_is_whole_and_takes_nothing_with_it(text: str, found: list[str]) -> None:
+    assert words(text) == [("url", url) for url in found]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        r"C:\Users\Jan Meier\my data.csv", r"\\server\share\f.txt", "C:\\\\Users\\\\me\\\\d.csv",
+        "/home/u/My Drive/x y.ipynb", "D:/a/b.csv",
+    ],
+)  # fmt: skip
+def test_paths_of_windows_and_paths_with_blanks_are_whole(path: str) -> None:
+    assert [text for kind, text in words(f'read "{path}" now') if kind == "path"] == [path]
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["37.5°C", "25℃", "15 mg", "10 km/h", "234,56 €", "1e-5", "1.5e6", "2026-11-30T12:00:00Z", "3.5万元", "99‰"],
+)
+def test_numbers_keep_their_units(number: str) -> None:
+    assert ("num", number) in words(f"about {number} of it")
+
+
 def test_a_long_listing_counts_only_so_far() -> None:
     assert len(words(" ".join(f"some_name_{chr(97 + i % 26)}{chr(97 + i // 26)}x" for i in range(600)))) == 400
 

@@ -51,6 +51,16 @@ def test_what_the_note_says_is_verbatim_and_the_rest_is_lost() -> None:
     assert report.standing_loss == 1.0
 
 
+def test_words_that_stand_between_chinese_ones_are_there_word_for_word() -> None:
+    talk = path(
+        start(), user("读取/data/销售.csv，列user_id不能为空，上限1200元。"), calls(), result(text=f"handleAuth {FILLER}"),
+        says("好"), end(), start("t2"), user("继续"), says("好"), end("t2"),
+    )  # fmt: skip
+    report = report_of(talk, "先读/data/销售.csv再查列user_id的值，用handleAuth函数，上限1200元不变")
+    assert {"/data/销售.csv", "user_id", "handleAuth", "1200元"} <= set(texts(report.verbatim))
+    assert {"/data/销售.csv", "user_id", "1200元"} <= set(texts(report_of(talk, "无").lost))
+
+
 def test_a_rule_in_other_order_counts_when_its_words_are_in_one_line() -> None:
     report = report_of(long_talk(), "Rule: never write /srv/raw/input.csv")
     assert report.standing_loss == 0.0
