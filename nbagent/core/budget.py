@@ -265,8 +265,8 @@ class ContextSize:
         if far and not (self.set_aside and _within(ratio / self.set_aside, _CONSISTENT_FACTOR)):
             return self._anchored(predicted, request_estimate_tokens, measured, aside=ratio)
         learned = Calibration(factor=_bounded(size / max(1, request_estimate_tokens)), samples=1) if far else None
-        believed = replace(self, calibration=learned or self._calibrated(size, request_estimate_tokens))
-        return believed._anchored(size, request_estimate_tokens, measured, aside=0.0)
+        calibration = learned or self._calibrated(size, request_estimate_tokens)
+        return self._anchored(size, request_estimate_tokens, measured, aside=0.0, calibration=calibration)
 
     def predict(self, appended_estimate_tokens: int) -> int:
         """Return the size of a request that extends the last one by text of this estimate.
@@ -284,11 +284,14 @@ class ContextSize:
             return self.measured_tokens + self.calibration.apply(growth)
         return round(self.measured_tokens * request_estimate_tokens / self.estimated_tokens)
 
-    def _anchored(self, size: int, estimate: int, measured: Usage, *, aside: float) -> ContextSize:
+    def _anchored(
+        self, size: int, estimate: int, measured: Usage, *, aside: float, calibration: Calibration | None = None
+    ) -> ContextSize:
         reply = measured.total_after - measured.context_tokens
-        return replace(
-            self, measured_tokens=size, estimated_tokens=estimate, after_tokens=size + reply, set_aside=aside
-        )
+        return ContextSize(
+            calibration=calibration or self.calibration, measured_tokens=size, estimated_tokens=estimate,
+            after_tokens=size + reply, set_aside=aside,
+        )  # fmt: skip
 
     def _calibrated(self, size: int, estimate: int) -> Calibration:
         if not self.measured_tokens:

@@ -17,7 +17,8 @@ JsonObject: TypeAlias = Mapping[str, Any]
 Block: TypeAlias = Mapping[str, Any]
 Role: TypeAlias = Literal["user", "assistant"]
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, allow_nan=False).encode
+# The encoder itself: `json.dumps` with options makes a new one at each call.
+encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, allow_nan=False).encode
 
 _REPLACED = "\ufffd".encode()
 
@@ -34,7 +35,7 @@ def canonical(value: Any) -> str:
     >>> canonical({"b": 1, "a": "é"})
     '{"b":1,"a":"é"}'
     """
-    text: str = _encode(value)
+    text: str = encode_json(value)
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -326,7 +326,8 @@ class _Run:
 
     def take(self, response: Response) -> Generator[Effect, Any, TurnOutput | None]:
         """Record a reply and decide what follows: None to go on, else the turn's end."""
-        response = replace(response, blocks=self.storable(response.blocks))
+        blocks = self.storable(response.blocks)
+        response = response if blocks is response.blocks else replace(response, blocks=blocks)
         cut = response.cut
         if cut is None and response.stop_reason is None and response.blocks:
             cut = "the stream ended early"
@@ -359,7 +360,7 @@ class _Run:
                 block = block if own == call_id else {**block, "id": own}
                 block = block if _is_json(block.get("input")) else {**block, "input": str(block["input"])}
             kept.append(block)
-        return tuple(kept)
+        return blocks if all(a is b for a, b in zip(kept, blocks, strict=True)) else tuple(kept)
 
     def settle(self, response: Response, cut: str | None = None) -> Generator[Effect, Any, TurnOutput | None]:
         """Answer the calls of a recorded reply that may not run, then decide by its stop reason."""

@@ -203,7 +203,14 @@ class AnthropicModel:
 
     async def call(self, request: Request, watch: Watch) -> Response:
         """Send `request`, streaming; see Model. A call that brought nothing is tried again, visibly and with bounds."""
-        body = self._bodies.body(replace(request, model=without_platform(request.model)))
+        name = without_platform(request.model)
+        body = self._bodies.body(request if name == request.model else replace(request, model=name))
+        try:
+            return await self._call(request, body, watch)
+        finally:
+            self._bodies.give_back(body)
+
+    async def _call(self, request: Request, body: bytearray, watch: Watch) -> Response:
         names = beta_names(request, self._sent_back)
         for attempt in range(1, self._max_tries + 1):
             failure = await self._attempt(body, names, watch)
@@ -219,7 +226,7 @@ class AnthropicModel:
             await self._sleep(seconds)
         raise AssertionError("unreachable: the last attempt returns")
 
-    async def _attempt(self, body: bytes, betas: Sequence[str], watch: Watch) -> ModelFailed | None:
+    async def _attempt(self, body: bytearray, betas: Sequence[str], watch: Watch) -> ModelFailed | None:
         """Try once. None means that the stream ended without an error; whether it is whole is in `watch.reply`."""
         try:
             client = await self._open_client()
@@ -240,7 +247,7 @@ class AnthropicModel:
             return ModelFailed("the provider closed the stream without a reply", kind="protocol", retryable=True)
         return None
 
-    async def _stream(self, client: AsyncAnthropic, body: bytes, betas: Sequence[str], watch: Watch) -> None:
+    async def _stream(self, client: AsyncAnthropic, body: bytearray, betas: Sequence[str], watch: Watch) -> None:
         response: object = None
         if self._platform == "anthropic":
             if self._sender is None:

@@ -14,40 +14,59 @@ _MARKED_AT_THE_END = ("text", "tool_result", "tool_use", "image")
 class BodyMaker:
     """Makes the bodies of a conversation's requests; what a request repeats of the last one is not gone through again.
 
-    Each message's bytes are made once (`Message.to_bytes`). Those before the first cache mark stay joined for the
-    next request, so that its cost in Python is that of what is new; the same request gives the same bytes, whatever
-    came before it.
+    Each message's bytes are made once (`Message.to_bytes`). The last body is made into the next one: what stands
+    before the first cache mark stays, what follows is put in the place of what followed. So a body costs what is new,
+    in Python and in memory; the same request gives the same bytes, whatever came before it.
     """
 
     def __init__(self) -> None:
-        self._joined_messages: tuple[Message, ...] = ()
-        self._joined = bytearray()
+        self._messages: tuple[Message, ...] = ()  # those that stay, and end at `_end`
+        self._body = bytearray()
+        self._opening = b""
+        self._end = 0
+        self._lent = False
         self._head: tuple[Prefix, bytes] | None = None
 
-    def body(self, request: Request) -> bytes:
-        """Return the body of `request`, streaming, as UTF-8 JSON."""
+    def body(self, request: Request) -> bytearray:
+        """The body of `request`, streaming, as UTF-8 JSON: lent until it is given back, and not to be changed."""
         messages, marked = request.messages, set(request.breakpoints)
         settled = min(marked, default=len(messages))
-        self._join(messages[:settled])
-        rest = [_marked(m) if i in marked else m.to_bytes() for i, m in enumerate(messages[settled:], settled)]
         opening: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens, "stream": True}
         opening.update(request.options)
-        return b"".join(
-            (
-                canonical(opening)[:-1].encode(), self._prefix(request.prefix), b',"messages":[', self._joined,
-                b"," if self._joined and rest else b"", b",".join(rest), b"]}",
-            )
-        )  # fmt: skip
+        head = b"".join((canonical(opening)[:-1].encode(), self._prefix(request.prefix), b',"messages":['))
+        self._settle(head, messages[:settled])
+        body, comma = self._body, b"," if settled else b""
+        for i, message in enumerate(messages[settled:], settled):
+            body += comma
+            body += _marked(message) if i in marked else message.to_bytes()
+            comma = b","
+        body += b"]}"
+        self._lent = True
+        return body
 
-    def _join(self, messages: tuple[Message, ...]) -> None:
-        known = len(self._joined_messages)
-        if messages[:known] != self._joined_messages:  # the same objects, as a rule: a comparison of pointers
-            known, self._joined = 0, bytearray()
-        for message in messages[known:]:
-            if self._joined:
-                self._joined += b","
-            self._joined += message.to_bytes()
-        self._joined_messages = messages
+    def give_back(self, body: bytearray) -> None:
+        """Say that nobody needs `body` any more. One that is still out when the next is made stays as it is."""
+        if body is self._body:
+            self._lent = False
+
+    def _settle(self, opening: bytes, messages: tuple[Message, ...]) -> None:
+        """Have the body end behind `messages`, the ones that stay."""
+        known = len(self._messages)
+        same = messages[:known] == self._messages  # the same objects, as a rule: a comparison of pointers
+        if self._lent or not same or not self._opening:
+            known, self._body, self._opening = 0, bytearray(opening), opening
+        else:
+            try:
+                del self._body[self._end :]
+                self._body[: len(self._opening)] = opening
+            except BufferError:  # a transport that was closed still looks at it
+                self._body = bytearray(opening) + self._body[len(self._opening) : self._end]
+            self._opening = opening
+        for index, message in enumerate(messages[known:], known):
+            if index:
+                self._body += b","
+            self._body += message.to_bytes()
+        self._messages, self._end = messages, len(self._body)
 
     def _prefix(self, prefix: Prefix) -> bytes:
         if self._head is None or self._head[0] is not prefix:
@@ -57,7 +76,7 @@ class BodyMaker:
 
 def request_bytes(request: Request) -> bytes:
     """Return the body of one request by itself."""
-    return BodyMaker().body(request)
+    return bytes(BodyMaker().body(request))
 
 
 def _prefix_bytes(prefix: Prefix) -> bytes:

@@ -39,7 +39,7 @@ class Sender:
         self._headers: Headers = ()
         self._betas: tuple[str, ...] = ()
 
-    async def post(self, body: bytes, betas: Sequence[str] = ()) -> Answer:
+    async def post(self, body: bytes | bytearray, betas: Sequence[str] = ()) -> Answer:
         """Send `body` with the names of `betas`; return the response of a success, to be read as a stream and closed.
 
         Raises:
@@ -61,10 +61,10 @@ class Sender:
             return await self._first(body, tuple(betas))
         raise status_failure(answer.status_code, _told(raw), answer.headers)
 
-    async def _first(self, body: bytes, betas: tuple[str, ...]) -> Response:
+    async def _first(self, body: bytes | bytearray, betas: tuple[str, ...]) -> Response:
         from anthropic import AsyncStream
 
-        sent: dict[str, Any] = {"content": body}
+        sent: dict[str, Any] = {"content": bytes(body)}
         if betas:
             sent["options"] = {"headers": {"anthropic-beta": ",".join(betas)}}
         stream = await self._client.post(

@@ -47,7 +47,7 @@ class Connections:
         self._open_replies: weakref.WeakSet[Reply] = weakref.WeakSet()
         self._at_exit: Callable[[], None] | None = None
 
-    async def post(self, url: str, headers: Headers, body: bytes) -> Reply:
+    async def post(self, url: str, headers: Headers, body: bytes | bytearray) -> Reply:
         """Send `body` and return the reply when its head has come, whatever its status; to be read and closed.
 
         Raises:
@@ -63,7 +63,7 @@ class Connections:
                     raise
             return await self._post(url, headers, body)
 
-    async def _post(self, url: str, headers: Headers, body: bytes) -> Reply:
+    async def _post(self, url: str, headers: Headers, body: bytes | bytearray) -> Reply:
         answer = await self._opened_session(url).post(
             URL(url, encoded=True), headers=headers, data=_Body(body), allow_redirects=False
         )
@@ -174,9 +174,9 @@ class Reply:
 class _Body(aiohttp.Payload):
     """Bytes as they are. The library's own payload warns of more than 1 MB, which a long conversation has."""
 
-    _value: bytes
+    _value: bytes | bytearray
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes | bytearray) -> None:
         super().__init__(content, content_type="application/json")
         self._size = len(content)
 

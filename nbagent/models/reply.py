@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nbagent.core.errors import ModelFailed
-from nbagent.core.messages import Block, Response
+from nbagent.core.messages import Block, Response, encode_json
 
 _TEXT_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
@@ -191,7 +191,7 @@ def _with_input(block: dict[str, Any]) -> Block | None:
 def clean_block(block: Mapping[str, Any]) -> Block:
     """Return `block` with lone surrogates replaced, so that it can be encoded; the same object when there is none."""
     try:
-        json.dumps(block, ensure_ascii=False, allow_nan=False).encode()
+        encode_json(block).encode()
     except (UnicodeEncodeError, ValueError):
         cleaned: Block = _clean(block)
         return cleaned

@@ -16,7 +16,6 @@ from nbagent.core.view import build_view
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.compacting import measured_for
 from nbagent.runtime.contexts import known_policies
-from nbagent.runtime.gauge import price
 from nbagent.runtime.ports import TurnPorts
 from nbagent.runtime.session import Session
 
@@ -80,7 +79,7 @@ async def compare_live(session: Session, ports: TurnPorts, names: Sequence[str] 
     named = await session.ready_model(session.model_name or start.model)
     steps = _steps(session, named, start, _chosen(session, names))
     driver = session.runner.side_driver(named, ports, replace(start, model=named.name))
-    rows = await driver.run(_live(steps, lambda usage: price(named.facts, usage)))
+    rows = await driver.run(_live(steps, lambda usage: session.runner.gauge.price(named.facts, usage)))
     return _comparison(session, named, rows, live=True)
 
 

@@ -299,7 +299,8 @@ class Driver:
 
     async def _run_one(self, call: ToolCall, entries: list[Entry]) -> None:
         entries.append(self._append(ToolStarted(call_id=call.id, name=call.name)))
-        summary = self.toolbox.summary(replace(call, input=self.scrub(call.input)))  # before it is shortened
+        shown = self.scrub(call.input)  # before it is shortened
+        summary = self.toolbox.summary(call if shown is call.input else replace(call, input=shown))
         self.sink(ToolBegan(call_id=call.id, name=call.name, summary=summary, input=call.input))
         began = self.clock.monotonic()
         result = await self.toolbox.run(call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nbagent.context.measure import Meter
@@ -31,9 +31,12 @@ class Occupancy:
     cost_usd: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Look:
-    """A request as it was looked at: `count` pieces up to the entry `last`, with the moves then in force."""
+    """A request as it was looked at: `count` pieces up to the entry `last`, with the moves then in force.
+
+    Filled by `_look`, and then left as it is.
+    """
 
     model: str
     prefix: Prefix
@@ -41,11 +44,11 @@ class _Look:
     last: str
     moves: tuple[object, ...]
     estimate: int
-    added: int  # pieces and estimated tokens since the measured request before it; 0 when there is none
-    added_estimate: int
-    base: ContextSize
-    predicted: int
     overhead: float
+    base: ContextSize = field(default_factory=ContextSize)
+    predicted: int = 0
+    added: int = 0  # pieces and estimated tokens since the measured request before it; 0 when there is none
+    added_estimate: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,13 @@ class SessionGauge:
         self._looked: _Look | None = None
         self._looked_at: tuple[View, Prefix, ModelFacts] | None = None  # asked again and again before a call
         self._sent: _Look | None = None
+        self._read: tuple[object, Usage] = (None, Usage())
+
+    def usage(self, told: Mapping[str, Any]) -> Usage:
+        """Return what a provider's report says; the same object is read once: price, size and limits ask for it."""
+        if self._read[0] is not told:
+            self._read = (told, Usage.from_wire(told))
+        return self._read[1]
 
     def meter(self, family: TokenFamily) -> Meter:
         """Return the estimates of one tokenizer family."""
@@ -92,29 +102,30 @@ class SessionGauge:
 
     def _look(self, view: View, prefix: Prefix, facts: ModelFacts) -> _Look:
         meter = self.meter(facts.family)
+        learned = self._learned.get(facts.model) or Calibration()
         found = _Look(
             model=facts.model, prefix=prefix, count=len(view.pieces),
             last=view.pieces[-1].entry_id if view.pieces else "", moves=(view.pruned, view.compaction, view.cleared),
-            estimate=sum(meter.view(view, prefix).values()), added=0, added_estimate=0,
-            base=ContextSize(calibration=self._learned.get(facts.model, Calibration())), predicted=0,
-            overhead=self._overhead.get(facts.model, 0.0),
+            estimate=sum(meter.view(view, prefix).values()), overhead=self._overhead.get(facts.model, 0.0),
         )  # fmt: skip
-        anchor = self._anchor(view, found, meter)
+        anchor = self._anchor(view, found, learned, meter)
         if anchor is None:
-            return replace(found, predicted=found.base.predict_request(found.estimate))
-        base = replace(anchor.size, calibration=found.base.calibration)
-        found = replace(found, base=base)
-        if not _extends(view, found, anchor.look):
-            return replace(found, predicted=base.predict_request(found.estimate))
-        return _extended(view, found, anchor.look, meter)
+            found.base = ContextSize(calibration=learned)
+        else:
+            found.base = replace(anchor.size, calibration=learned)
+            if _extends(view, found, anchor.look):
+                _extend(view, found, anchor.look, meter)
+                return found
+        found.predicted = found.base.predict_request(found.estimate)
+        return found
 
-    def _anchor(self, view: View, found: _Look, meter: Meter) -> _Anchor | None:
+    def _anchor(self, view: View, found: _Look, learned: Calibration, meter: Meter) -> _Anchor | None:
         if view.last_usage is None:
             return None
         known = self._anchors.get(id(view.last_usage))
         if known is not None:
             return known[1] if known[1].look.model == found.model else None
-        return _anchor_of_record(view, found, meter)
+        return _anchor_of_record(view, found, learned, meter)
 
     def predict(self, request: Request) -> int:
         """Return the size predicted by the last `look`, which is the request that is sent now."""
@@ -125,7 +136,7 @@ class SessionGauge:
 
     def believed(self, usage: Mapping[str, Any]) -> int:
         """Return the size of the request sent last, by a report of it; an absurd one is not believed."""
-        measured = Usage.from_wire(usage)
+        measured = self.usage(usage)
         sent = None if _edited(usage) else self._sent
         return _weighed(sent, measured).measured_tokens if sent else measured.context_tokens
 
@@ -135,7 +146,7 @@ class SessionGauge:
         self._looked_at = None  # the next look is from here
         if sent is None or _edited(usage.usage):
             return  # the provider measured another request than the one that was estimated
-        reported = Usage.from_wire(usage.usage)
+        reported = self.usage(usage.usage)
         size = _weighed(sent, reported)
         self._learned[sent.model] = size.calibration
         if sent.added and size.measured_tokens == reported.context_tokens:
@@ -170,6 +181,12 @@ class SessionGauge:
         self._looked = looked
         if isinstance(body, UsageReported):
             self.measured(body)
+
+    def price(self, facts: ModelFacts, usage: object) -> float:
+        """Return what a call cost in US dollars; 0 where the price is not known."""
+        if facts.prices is None or not isinstance(usage, dict):
+            return 0.0
+        return cost_usd(self.usage(usage), facts.prices)
 
     # ------------------------------------------------------------ for people
 
@@ -213,8 +230,8 @@ def _extends(view: View, found: _Look, before: _Look) -> bool:
     return same and view.pieces[before.count - 1].entry_id == before.last
 
 
-def _extended(view: View, found: _Look, before: _Look, meter: Meter) -> _Look:
-    """Return `found` with its size: the measured request, its reply as measured, and the rest as estimated."""
+def _extend(view: View, found: _Look, before: _Look, meter: Meter) -> None:
+    """Set the size of `found`: the measured request, its reply as measured, and the rest as estimated."""
     since = view.pieces[before.count :]
     sizes = [sum(meter.piece(p).values()) for p in since]
     base = found.base
@@ -222,13 +239,12 @@ def _extended(view: View, found: _Look, before: _Look, meter: Meter) -> _Look:
     if since and since[0].role == "assistant" and 2 * reply >= base.calibration.apply(sizes[0]):
         sizes[0] = 0  # measured, and more exactly than by its visible text
     else:  # nothing of the reply is sent back, or it was cut before its size was told
-        base = replace(base, after_tokens=base.measured_tokens)
-    estimate = sum(sizes)
-    predicted = base.predict(estimate) + round(found.overhead * len(since))
-    return replace(found, base=base, added=len(since), added_estimate=estimate, predicted=predicted)
+        found.base = base = replace(base, after_tokens=base.measured_tokens)
+    found.added, found.added_estimate = len(since), sum(sizes)
+    found.predicted = base.predict(found.added_estimate) + round(found.overhead * len(since))
 
 
-def _anchor_of_record(view: View, found: _Look, meter: Meter) -> _Anchor | None:
+def _anchor_of_record(view: View, found: _Look, learned: Calibration, meter: Meter) -> _Anchor | None:
     """Return the anchor that the last report on the path gives, when it was made in another run of the kernel."""
     replies = [i for i, p in enumerate(view.pieces) if p.role == "assistant"]
     if view.last_usage is None or not replies:
@@ -240,12 +256,5 @@ def _anchor_of_record(view: View, found: _Look, meter: Meter) -> _Anchor | None:
     ratio = measured.context_tokens / estimate
     if not count or not 1 / _TRUSTED_FACTOR <= ratio <= _TRUSTED_FACTOR:
         return None  # the request was another: it was compacted or pruned since
-    size = ContextSize(calibration=found.base.calibration).observe(measured, estimate)
+    size = ContextSize(calibration=learned).observe(measured, estimate)
     return _Anchor(look=replace(found, count=count, last=view.pieces[count - 1].entry_id, estimate=estimate), size=size)
-
-
-def price(facts: ModelFacts, usage: object) -> float:
-    """Return what a call cost in US dollars; 0 where the price is not known."""
-    if facts.prices is None or not isinstance(usage, dict):
-        return 0.0
-    return cost_usd(Usage.from_wire(usage), facts.prices)

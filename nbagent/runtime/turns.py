@@ -12,7 +12,7 @@ from nbagent.context.assemble import assemble
 from nbagent.context.engine import Engine, FlushHook, no_flush
 from nbagent.context.policy import Policy
 from nbagent.context.tail import SeenVariable, Surroundings, compose, told_state
-from nbagent.core.budget import Budget, Usage
+from nbagent.core.budget import Budget
 from nbagent.core.effects import TurnBegan
 from nbagent.core.entries import Entry, Snapshot, TurnStart
 from nbagent.core.errors import Diagnostic, UsageProblem
@@ -28,7 +28,7 @@ from nbagent.runtime.contexts import PrefixInForce, choose_policy, make_engine, 
 from nbagent.runtime.driver import Driver
 from nbagent.runtime.finishing import finished_turn, vars_of
 from nbagent.runtime.flushing import flush_of
-from nbagent.runtime.gauge import SessionGauge, price
+from nbagent.runtime.gauge import SessionGauge
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.playback import Playback, Withheld, played
 from nbagent.runtime.ports import NOTHING, Asked, FinishedTurn, TurnOptions, TurnPorts
@@ -288,8 +288,8 @@ class TurnRunner:
             path=path, start=start, prompt=asked.blocks, brought=asked.brought, snapshot=snapshot, limits=limits,
             reply_tokens=REPLY_TOKENS,
             assemble=lambda view, begun, room: self.request(view, begun, room, named),
-            price=lambda model, usage: 0.0 if playback and playback.free else price(named.facts, usage),
-            output_tokens=lambda usage: Usage.from_wire(usage).output_tokens,
+            price=lambda model, usage: 0.0 if playback and playback.free else self.gauge.price(named.facts, usage),
+            output_tokens=lambda usage: self.gauge.usage(usage).output_tokens,
             spent_session_usd=session, spent_day_usd=day,
         )  # fmt: skip
         if playback is None:
@@ -321,7 +321,7 @@ class TurnRunner:
             budget=self.budget(named.facts), options=provider.without_compaction(start.options),
             meter=self.gauge.meter(named.facts.family),
             predict=lambda view: self.gauge.look(view, prefix(), named.facts),
-            price=lambda model, usage: price(named.facts, usage),
+            price=lambda model, usage: self.gauge.price(named.facts, usage),
             fresh_prefix=self.fresh_prefix, skills_note=self.skills_note, focus=focus, edited=edited,
             flush=flush,
         )  # fmt: skip

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import lru_cache
+from operator import is_
 from typing import Any
 
 from nbagent.core.entries import Entry, Unknown
@@ -68,7 +69,9 @@ _NOT_VALUES = frozenset(
 )
 
 _OPAQUE = {"thinking": ("signature",), "redacted_thinking": ("data",), "base64": ("data",)}
-_BLOCK_IDS = ("type", "id", "tool_use_id", "encrypted_content", "encrypted_index", "media_type")
+_BLOCK_IDS = frozenset({"type", "id", "tool_use_id", "encrypted_content", "encrypted_index", "media_type"})
+_KEPT = {kind: _BLOCK_IDS.union(names) for kind, names in _OPAQUE.items()}
+_NOTHING: frozenset[str] = frozenset()
 _FIXED_FIELDS = frozenset(
     {
         "turn", "model", "policy", "mode", "prefix", "cell_id", "source_hash", "response_id", "call_id", "first_kept",
@@ -214,23 +217,26 @@ class Scrubber:
         In blocks, signatures, base64 data and ids stay as they are. Thinking that held a
         secret loses its signature: changed thinking would be refused by the provider.
         """
-        if isinstance(value, str):
+        kind = value.__class__
+        if kind is str or isinstance(value, str):
             return self.text(value)
-        if value is None or isinstance(value, int | float):
-            return value
-        if type(value) is dict or isinstance(value, Mapping):
+        if kind is dict:
             return self._object(value)
-        if isinstance(value, list | tuple):
+        if value is None or kind is int or isinstance(value, int | float):
+            return value
+        if kind is list or kind is tuple or isinstance(value, list | tuple):
             items = [self.value(v) for v in value]
-            return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
-        return value
+            return value if all(map(is_, items, value)) else type(value)(items)
+        return self._object(value) if isinstance(value, Mapping) else value
 
     def _object(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
         kind = value.get("type")
-        kept = (*_OPAQUE.get(kind, ()), *_BLOCK_IDS) if isinstance(kind, str) else ()
-        out = {self._key(k): v if k in kept and isinstance(v, str) else self.value(v) for k, v in value.items()}
-        if all(k is k2 and v is out[k] for (k, v), k2 in zip(value.items(), out, strict=False)):
+        kept = _KEPT.get(kind, _BLOCK_IDS) if isinstance(kind, str) else _NOTHING
+        keys = [self._key(k) for k in value]
+        items = [v if k in kept and isinstance(v, str) else self.value(v) for k, v in value.items()]
+        if all(map(is_, items, value.values())) and all(map(is_, keys, value)):
             return value
+        out = dict(zip(keys, items, strict=True))
         if kind == "thinking" and out.get("thinking") != value.get("thinking") and "signature" in out:
             out["signature"] = ""
         return out
@@ -240,7 +246,7 @@ class Scrubber:
         changed: dict[str, Any] = {}
         for name in _names(record.__class__, kept):
             old = getattr(record, name)
-            if old is None or isinstance(old, int | float):
+            if old is None or old == "" or isinstance(old, int | float):
                 continue
             new = self.value(old)
             if new is not old:

@@ -46,11 +46,42 @@ def requests(draw: st.DrawFn) -> Request:
     return request(messages, tuple(sorted(draw(places))))
 
 
+@given(st.lists(st.tuples(requests(), st.booleans()), min_size=1, max_size=6))
+def test_a_body_that_was_not_given_back_stays_as_it_is(sent: list[tuple[Request, bool]]) -> None:
+    maker, out = BodyMaker(), []
+    for one, kept in sent:
+        body = maker.body(one)
+        if kept:
+            out.append((one, body))
+        else:
+            maker.give_back(body)
+        assert [body for _, body in out] == [request_bytes(one) for one, _ in out]
+    for _, body in out:
+        maker.give_back(body)
+
+
+def test_a_body_that_somebody_still_looks_at_is_left_alone() -> None:
+    maker = BodyMaker()
+    body = maker.body(request(MESSAGES[:4], (3,)))
+    with memoryview(body) as seen:
+        maker.give_back(body)
+        assert maker.body(request(MESSAGES, (3, 5))) == request_bytes(request(MESSAGES, (3, 5)))
+        assert bytes(seen[:9]) == b'{"model":'
+
+
+def test_what_stays_of_a_body_is_not_made_again() -> None:
+    maker = BodyMaker()
+    body = maker.body(request(MESSAGES[:4], (1, 3)))
+    maker.give_back(body)
+    assert maker.body(request(MESSAGES, (3, 5))) is body
+
+
 @given(st.lists(requests(), min_size=1, max_size=6))
 def test_a_request_has_the_same_bytes_whatever_was_sent_before(sent: list[Request]) -> None:
     maker = BodyMaker()
     for one in sent:
         body = maker.body(one)
+        maker.give_back(body)
         assert body == request_bytes(one)
         assert json.loads(body) == json.loads(json.dumps(plain(one)))
 
