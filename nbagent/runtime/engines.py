@@ -8,9 +8,12 @@ process; the default policy manages the context instead, and a warning says why.
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
@@ -18,9 +21,10 @@ from typing import Any, Protocol
 from nbagent.context.policies import nbagent as default
 from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, Policy, PolicyKind, Prune, Situation
 from nbagent.core.cuts import cut_points
-from nbagent.core.entries import ToolResult, TurnEnd
+from nbagent.core.entries import Entry, ToolResult, TurnEnd, TurnStart
 from nbagent.core.errors import PolicyError, one_line
 from nbagent.core.messages import JsonObject
+from nbagent.core.text import clean
 
 ENTRY_POINTS = "nbagent.engines"
 NUMBERS: Numbers = {"threshold": 0.9}  # share of the window from which `compact` is asked
@@ -30,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 class ContextEngine(Protocol):
     """What an engine may implement; `assemble` and `compact` it must. `session` names the conversation.
+
+    Its methods are ordinary functions; a sub-agent's conversation is named as `prepare_subagent_spawn` was told.
 
     A message is a mapping of `id` (of its entry), `role`, `content` (blocks) and `tokens` (estimated).
     """
@@ -76,14 +82,36 @@ class EngineCare:
 
     def ask(self, method: str, *arguments: Any, otherwise: Any = None, **more: Any) -> Any:
         """Call a method; one that it does not have, or that raises, gives `otherwise`."""
-        call = getattr(self.engine, method, None)
-        if self.quarantined or call is None:
+        if self.quarantined:
             return otherwise
         try:
-            return call(*arguments, **more)
+            call = getattr(self.engine, method, None)
+            made = otherwise if call is None else call(*arguments, **more)
         except Exception as error:  # noqa: BLE001  somebody else's code must not end a turn; it is recorded
             self.quarantine(f"{method} raised {type(error).__name__}: {one_line(str(error))[:200]}")
             return otherwise
+        if inspect.isawaitable(made):
+            if inspect.iscoroutine(made):
+                made.close()
+            self.quarantine(f"{method} is asynchronous; the methods of an engine are ordinary functions")
+            return otherwise
+        return made
+
+    def call_back(self, what: str, call: Any) -> None:
+        """Call what a method returned, when it can be called."""
+        try:
+            if callable(call):
+                call()
+        except Exception as error:  # noqa: BLE001  as above
+            self.quarantine(f"{what} raised {type(error).__name__}: {one_line(str(error))[:200]}")
+
+    def has(self, method: str) -> bool:
+        """Tell whether the engine has a method of that name."""
+        try:
+            return hasattr(self.engine, method)
+        except Exception as error:  # noqa: BLE001  as above
+            self.quarantine(f"{method} raised {type(error).__name__}: {one_line(str(error))[:200]}")
+            return False
 
     def quarantine(self, why: str) -> None:
         """Ask it no more."""
@@ -99,7 +127,7 @@ class EngineCare:
         if known is None:
             self.ask("bootstrap", session, messages)
         elif fresh:
-            if hasattr(self.engine, "ingest_batch"):
+            if self.has("ingest_batch"):
                 self.ask("ingest_batch", session, fresh)
             else:
                 for message in fresh:
@@ -126,23 +154,23 @@ class EnginePolicy:
     def prepare_subagent_spawn(self, parent: str, child: str) -> Callable[[], None]:
         """Tell that a sub-agent is about to start; returns what takes that back."""
         undo = self.care.ask("prepare_subagent_spawn", parent, child)
-        return undo if callable(undo) else (lambda: None)
+        return functools.partial(self.care.call_back, "what takes a sub-agent back", undo)
 
     def on_subagent_ended(self, child: str, reason: str) -> None:
         """Tell that a sub-agent is over."""
         self.care.ask("on_subagent_ended", child, reason)
 
     def _asked(self, situation: Situation) -> Plan:
-        session = situation.path[0].id if situation.path else ""
+        session = session_name(situation.path)
         messages = [
-            {"id": p.entry_id, "role": p.role, "content": [dict(b) for b in p.blocks], "tokens": t}
+            {"id": p.entry_id, "role": p.role, "content": copied(p.blocks), "tokens": t}
             for p, t in zip(situation.view.pieces, situation.tokens, strict=True)
         ]
         self.care.take_in(session, messages, sum(isinstance(e.body, TurnEnd) for e in situation.path))
         budget = situation.window
         plan: list[Prune | Compact] = []
         found = self.care.ask("assemble", session, messages, budget_tokens=budget, otherwise={})
-        if found and (placeholders := self._placeholders(situation, found)):
+        if placeholders := self._placeholders(situation, found):
             plan.append(Prune(placeholders=placeholders, reason=f"the engine {self.name} asked for it"))
         force = situation.moment.reason != "before_call"
         if force or situation.share >= self.numbers["threshold"]:
@@ -156,17 +184,66 @@ class EnginePolicy:
         if not isinstance(found, Mapping) or not all(k in results and isinstance(v, str) for k, v in found.items()):
             self.care.quarantine("assemble named something that is no tool result")
             return {}
-        return {k: v for k, v in found.items() if k not in situation.view.pruned}
+        return {k: clean(v) for k, v in found.items() if k not in situation.view.pruned}
 
     def _compact(self, situation: Situation, made: Any) -> Compact | None:
         summary = made.get("summary") if isinstance(made, Mapping) else None
+        summary = clean(summary) if isinstance(summary, str) else None
         first_kept = made.get("first_kept") if isinstance(made, Mapping) else None
-        cuts = {None, *(p.entry_id for p in cut_points(situation.path))}
-        if not isinstance(summary, str) or not summary.strip() or first_kept not in cuts:
+        cuts = [None, *(p.entry_id for p in cut_points(situation.path))]
+        if summary is None or not summary.strip() or first_kept not in cuts:
             self.care.quarantine("compact gave no summary, or a place where a conversation cannot be cut")
             return None
         style = NoteStyle(users_tokens=0, appendix_tokens=0, reattach=0)
         return Compact(first_kept=first_kept, reason=f"the engine {self.name} asked for it", style=style, note=summary)
+
+
+def session_name(path: Sequence[Entry]) -> str:
+    """Return how a conversation is named to engines: the id of its first turn; that of a sub-agent is its own id."""
+    return next((e.body.turn for e in path if isinstance(e.body, TurnStart)), "")
+
+
+def copied(value: Any) -> Any:
+    """Return blocks as lists and dictionaries of their own: what an engine does to them changes no entry."""
+    if isinstance(value, Mapping):
+        return {k: copied(v) for k, v in value.items()}
+    return [copied(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass(slots=True)
+class SubAgentLife:
+    """What an engine is told of one sub-agent. One that never began is taken back; one that did has an end."""
+
+    policy: EnginePolicy | None
+    child: str
+    undo: Callable[[], None]
+    begun: bool = False
+    over: bool = False
+
+    def ended(self, reason: str) -> None:
+        """Tell how it ended, once."""
+        if self.over:
+            return
+        self.over = True
+        if not self.begun:
+            self.undo()
+        elif self.policy is not None:
+            self.policy.on_subagent_ended(self.child, reason)
+
+
+@contextmanager
+def sub_agent_told(policy: Policy, parent: str, child: str) -> Iterator[SubAgentLife]:
+    """Tell the engine of `policy`, when it is one, of a sub-agent that is about to start (OC-C1)."""
+    asked = policy if isinstance(policy, EnginePolicy) else None
+    life = SubAgentLife(asked, child, asked.prepare_subagent_spawn(parent, child) if asked else lambda: None)
+    reason = "failed"
+    try:
+        yield life
+    except asyncio.CancelledError:
+        reason = "stopped"
+        raise
+    finally:
+        life.ended(reason)
 
 
 def engine_kinds() -> Mapping[str, PolicyKind]:

@@ -22,6 +22,7 @@ from nbagent.core.turn import Limits
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.agents import AgentWatch, RunningAgent, unheard_line
 from nbagent.runtime.contexts import PrefixInForce
+from nbagent.runtime.engines import SubAgentLife, session_name, sub_agent_told
 from nbagent.runtime.gauge import SessionGauge
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import Asked, FinishedTurn, TurnOptions, TurnPorts
@@ -49,13 +50,22 @@ async def run_fork(
 
     Never raises for how it ended: `outcome` and `message` say it.
     """
+    name = runner.writer.clock.new_id()
+    parent = session_name(runner.writer.tree.path())
+    with sub_agent_told(runner.policy_of(start.policy), parent, name[:8]) as life:
+        return await _run(runner, named, ports, start, invocation, text, name=name, life=life)
+
+
+async def _run(
+    runner: TurnRunner, named: NamedModel, ports: TurnPorts, start: TurnStart, invocation: Invocation, text: str, *,
+    name: str, life: SubAgentLife,
+) -> Forked:  # fmt: skip
     from nbagent.skills.uses import skill_use
 
-    clock = runner.writer.clock
-    name, folder = clock.new_id(), runner.forks
+    folder = runner.forks
     log: Log = NoLog() if folder is None else Journal.open(folder / name / "journal.jsonl")
     try:
-        child = _child(runner, SessionWriter(log, SessionTree(), clock, runner.scrubber.entry), name)
+        child = _child(runner, SessionWriter(log, SessionTree(), runner.writer.clock, runner.scrubber.entry), name)
         cell = CellKey(cell_id=None, source_hash="", order=0)
         begun = child.start_of(name[:8], [], named, TurnOptions(mode=start.mode), cell)
         narrowed = {*begun.masked_tools, *(t for t in start.masked_tools if t in child.tools)}
@@ -74,6 +84,7 @@ async def run_fork(
             agent=name[:8], name=invocation.skill.name, task=asyncio.ensure_future(work), steering=steering,
             loop=asyncio.get_running_loop(),
         )  # fmt: skip
+        life.begun = True
         try:
             with runner.agents.running(agent):
                 done = await _ended(agent)
@@ -81,6 +92,7 @@ async def run_fork(
             watch.end("failed", one_line(str(error)))
             raise
         forked = _forked(done, agent, "" if folder is None else f"forks/{name}")
+        life.ended(forked.outcome)
         for unheard in steering:
             ports.sink(Notice(text=unheard_line(agent.name, unheard)))
         watch.end(_status(forked.outcome), "" if forked.message == STOPPED else forked.message)
