@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nbagent.context.anchors import SENTENCES, WEIGHTS, Extractor, Key, Said, is_rule, said
-from nbagent.context.archive import Archive
+from nbagent.context.archive import Archive, parts_of
 from nbagent.core.entries import AssistantMessage, Entry, ToolResult, TurnEnd, TurnStart
 from nbagent.core.messages import canonical, tool_calls
 from nbagent.core.ranking import Words
@@ -38,6 +38,7 @@ class AnchorIndex:
         self.said: list[Said] = []
         self.anchors: list[tuple[Key, ...]] = []
         self.steps: list[int] = []  # model replies up to here
+        self._parts: dict[int, list[tuple[Key, ...]]] = {}
         self._authored: dict[Key, list[int]] = {}
         self._shown: dict[Key, list[int]] = {}
         self._turn_of: list[int] = []
@@ -88,6 +89,14 @@ class AnchorIndex:
             self._subject_of[position] = subject
             if body.status == "ok" and not any(kind == "error" for kind, _ in self.anchors[position]):
                 self._succeeded.setdefault(subject, []).append(position)
+
+    def parts(self, position: int) -> list[tuple[Key, ...]]:
+        """Return the anchors in each part of a long entry that a pointer may lead to; worked out once."""
+        if position not in self._parts:
+            known = set(self.anchors[position])
+            texts = parts_of(self.said[position].text)
+            self._parts[position] = [tuple(k for k in self._extractor.words(t) if k in known) for t in texts]
+        return self._parts[position]
 
     def keys(self, cut: int) -> list[Key]:
         """Return every anchor seen before position `cut`, in the order of first mention."""

@@ -27,13 +27,17 @@ Count = Callable[[str], int]
 SENTENCE_SHARE: Final = 0.6  # of the room, at most, for what binds
 KERNEL_SHARE: Final = 0.1  # for variables and cells
 FIXED_SHARE: Final = 0.06  # for errors that are over
-POINTER_SHARE: Final = 0.2  # of what is left after these
+# Of what is left after these, and room for one or two where that is little. Replay: a fifth costs 1 % more, and twice
+# as many names have to be fetched.
+POINTER_SHARE: Final = 0.1
+FIRST_POINTERS_SHARE: Final = 0.2
+FIRST_POINTERS_TOKENS: Final = 80
 POINTER_TOKENS: Final = 20  # of a pointer without its label
 NOTEBOOK_TOOL: Final = "notebook"
 CELL_CHARS: Final = 60
 LEAST_POINTER_TOKENS: Final = 12
 CHARS_PER_TOKEN: Final = 3  # of names and paths, about
-FRAME_CHARS: Final = 16  # what a comma and the odd token cost, in characters
+FRAME_CHARS: Final = 4  # what a comma and a space cost, in characters
 MOST_CHARS_PER_TOKEN: Final = 12  # a longer line does not fit, without counting
 MOST_FIXED: Final = 5
 MOST_PLACES: Final = 12  # line numbers and other numbers of errors that are the same
@@ -115,7 +119,8 @@ class _Extract:
         self._sentences()
         self._kernel()
         self._fixed()
-        pointers = self.out.room * POINTER_SHARE
+        first = min(FIRST_POINTERS_TOKENS, self.out.room * FIRST_POINTERS_SHARE)
+        pointers = max(self.out.room * POINTER_SHARE, first)
         self.out.room -= pointers
         values = self._words()
         self.out.room += pointers
@@ -190,8 +195,9 @@ class _Extract:
     # ------------------------------------------------------------ pointers
 
     def _pointers(self, values: Mapping[Key, float]) -> None:
-        """Add pointers to what holds most of what found no room."""
+        """Add pointers to what holds most of what found no room; those with the same label share a line."""
         missing = dict(values)
+        lines: dict[str, list[tuple[Stretch, str]]] = {}
         left = [s for s in stretches(self.path, self.index, self.cut, self.count) if s.label]
         heap = [(-self._worth(s, missing), -s.first, s) for s in left]
         heapify(heap)
@@ -202,14 +208,31 @@ class _Extract:
                 heappush(heap, (-worth, order, best))
             elif worth <= 0:
                 break
-            elif self.out.add(POINTERS, self._pointer(best), best.first):
+            elif self._point(best, missing, lines):
                 for key in self._held(best):
                     missing.pop(key, None)
+        for label, line in lines.items():
+            backs = ", ".join(back for _, back in sorted(line))
+            self.out.lines.setdefault(POINTERS, []).append((line[0][0].first, f"{label}: {backs}"))
 
-    def _pointer(self, stretch: Stretch) -> str:
-        return f"{stretch.label}: {pointer(self.index.ids[stretch.first], self.index.ids[stretch.last])}"
+    def _point(
+        self, stretch: Stretch, missing: Mapping[Key, float], lines: dict[str, list[tuple[Stretch, str]]]
+    ) -> bool:
+        """Add a pointer to the line with its label if there is room."""
+        back = pointer(self.index.ids[stretch.first], self.index.ids[stretch.last], part=stretch.part)
+        if stretch.part and (here := [k for k in self._held(stretch) if k in missing]):
+            back += f" ({min(here, key=lambda k: (-missing[k], k))[1]})"  # which of the parts to read
+        takes = self.count(back) + 1.0 + (0 if lines else self.count(POINTERS) + 4)
+        takes += 0 if stretch.label in lines else self.count(stretch.label) + 2
+        if takes > self.out.room:
+            return False
+        self.out.room -= takes
+        lines.setdefault(stretch.label, []).append((stretch, back))
+        return True
 
-    def _held(self, stretch: Stretch) -> dict[Key, None]:
+    def _held(self, stretch: Stretch) -> Iterable[Key]:
+        if stretch.part:
+            return self.index.parts(stretch.first)[stretch.part - 1]
         return {k: None for p in range(stretch.first, stretch.last + 1) for k in self.index.anchors[p]}
 
     def _worth(self, stretch: Stretch, missing: Mapping[Key, float]) -> float:

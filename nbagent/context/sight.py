@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from nbagent.context.anchor_index import AnchorIndex
@@ -18,6 +19,14 @@ SHARED_WORDS: Final = 2  # of a pointer's label with what needs the anchor
 TARGET_TOKENS: Final = 2_000  # DECISIONS 27: a pointer to more is no one retrieval
 SENTENCE_SHARE: Final = 0.8  # of a sentence's content words; section 3.2 of the performance and evaluation report
 _ONE_WORD: Final = frozenset({"id", "num", "ident", "column"})
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """A pointer in sight: the words of its label, and the text of the part it leads to; None for whole entries."""
+
+    label: frozenset[str]
+    part: str | None
 
 
 class Sight:
@@ -45,7 +54,7 @@ class Sight:
         self._text: str | None = None
         self._windows: list[frozenset[str]] | None = None
         self._terms: frozenset[str] | None = None
-        self._handles: dict[int, list[frozenset[str]]] | None = None
+        self._handles: dict[int, list[Lead]] | None = None
 
     def add(self, position: int) -> None:
         """Take in an entry that was appended since."""
@@ -83,8 +92,8 @@ class Sight:
         least = SENTENCE_SHARE * len(wanted)
         return bool(wanted) and any(len(wanted & window) >= least for window in self._windows)
 
-    def handles_to(self, position: int) -> list[frozenset[str]]:
-        """Return the words of the label of each usable pointer that leads to the entry at `position`."""
+    def handles_to(self, position: int) -> list[Lead]:
+        """Return the usable pointers that lead to the entry at `position` or to a part of it."""
         if self._handles is None:
             self._handles = {}
             texts = [s.text for s in self.index.said]
@@ -92,9 +101,9 @@ class Sight:
                 target = target_text(texts, handle)
                 if len(target) > 8 * TARGET_TOKENS or estimate_tokens(target, "claude-4.7") > TARGET_TOKENS:
                     continue
-                label = frozenset(self.words.terms(handle.label))
+                lead = Lead(frozenset(self.words.terms(handle.label)), target if handle.part else None)
                 for p in range(handle.first, handle.last + 1):
-                    self._handles.setdefault(p, []).append(label)
+                    self._handles.setdefault(p, []).append(lead)
         return self._handles.get(position, [])
 
 
@@ -143,10 +152,13 @@ class Finder:
 
     def _by_handle(self, key: Key, asked: frozenset[str]) -> bool:
         return any(
-            len(label & asked) >= SHARED_WORDS
+            len(lead.label & asked) >= SHARED_WORDS and (lead.part is None or self._is_in(key, lead.part))
             for position in self.sight.index.occurrences(key, self._cut)
-            for label in self.sight.handles_to(position)
+            for lead in self.sight.handles_to(position)
         )
+
+    def _is_in(self, key: Key, text: str) -> bool:
+        return _stands_in(text, key[1], whole_word=key[0] in _ONE_WORD)
 
     def _by_search(self, key: Key, asked: frozenset[str], own: frozenset[str]) -> bool:
         chunks = self._found.get(asked)

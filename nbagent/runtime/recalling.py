@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nbagent.context.anchors import leaves, said
-from nbagent.context.archive import Archive, Chunk
+from nbagent.context.archive import Archive, Chunk, parts_of
 from nbagent.core.entries import AssistantMessage, Body, Compaction, Entry, ToolResult, TurnStart
 from nbagent.core.errors import JournalDamaged, ToolError
 from nbagent.core.messages import joined_text, tool_calls
@@ -50,15 +50,29 @@ class ConversationRecall:
     def read(self, first: str, last: str) -> str:
         """Return the text of the entry `first`, or of all from it to `last`; results in full.
 
+        `ID#3` is the third part of what was shown of an entry, as notes point to it.
+
         Raises:
-            ToolError: the conversation has no such entry.
+            ToolError: the conversation has no such entry, or the entry no such part.
         """
         path = self.path()
+        first, _, part = first.partition("#")
+        last = last.partition("#")[0]
+        if part and first == last:
+            return self._part(path[self._position(path, first)], part)
         low, high = sorted((self._position(path, first), self._position(path, last)))
         parts = [(e, text) for e in path[low : high + 1] if (text := self._text(e.body))]
         if low == high:
             return parts[0][1] if parts else ""
         return "\n\n".join(f"[{e.id} · {_who(e.body)}]\n{text}" for e, text in parts)
+
+    def _part(self, entry: Entry, number: str) -> str:
+        parts = parts_of(said(entry.body).text)
+        if not number.isdecimal() or not 0 < int(number) <= len(parts):
+            many = f"{len(parts)} parts" if len(parts) != 1 else "1 part"
+            raise ToolError(f"recall: {entry.id} has {many}, no {number[:20]!r}; without # the whole entry is read")
+        after = f"; the next is {entry.id}#{int(number) + 1}" if int(number) < len(parts) else ""
+        return f"[part {int(number)} of {len(parts)}{after}]\n{parts[int(number) - 1]}"
 
     def _position(self, path: Sequence[Entry], name: str) -> int:
         exact = [i for i, e in enumerate(path) if e.id == name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbagent.context.archive import find_handles
+from nbagent.context.archive import find_handles, parts_of
 from nbagent.context.extract import machine_note, one_of_a_kind
 from nbagent.context.extract_rank import STRETCH_TOKENS, stands_in
 from nbagent.core.entries import Entry, Snapshot
@@ -147,6 +148,18 @@ def test_what_somebody_wrote_goes_before_what_was_only_shown() -> None:
     assert told.count("shown_name") < 10
 
 
+def test_of_a_listing_what_lies_beside_a_file_that_was_worked_on_goes_first() -> None:
+    listing = "\n".join(f"/srv/app/{folder}/{chr(97 + i)}_part.py" for i in range(12) for folder in ("build", "core"))
+    entries = path(
+        start(), user("go"), *runs("ls()", listing, "a"),
+        reply(call("read", "b", {"path": "/srv/app/core/main.py"}), stop="tool_use"), result("b", "pass"), says("ok"),
+    )  # fmt: skip
+    told = note(entries, limit=300)
+    assert "/srv/app/core/main.py" in told
+    assert told.count("/srv/app/core/") > 6
+    assert told.count("/srv/app/build/") < 3
+
+
 def test_pointers_lead_to_stretches_that_one_retrieval_brings_back() -> None:
     words = [f"{a}{b}_{c}value" for a in "pqrstuvw" for b in "abcdefgh" for c in "xyz"]
     steps = [s for i in range(8) for s in runs(f"probe_{i}()", " ".join(words[24 * i : 24 * i + 24]) * 2, f"c{i}")]
@@ -163,6 +176,22 @@ def test_pointers_lead_to_stretches_that_one_retrieval_brings_back() -> None:
             for b in getattr(e.body, "content", ())
         )
         assert count(text) <= STRETCH_TOKENS
+
+
+def test_parts_of_a_long_result_are_pointed_to_in_one_line_each_with_a_name_that_is_there() -> None:
+    rows = [f"{a}{b}_{c}{d}value" for a in "pqrstuvw" for b in "abcdefgh" for c in "xyz" for d in "klm"]
+    entries = path(
+        start(), user("go"), *runs("probe_all()", "\n".join(r + " of the table" for r in rows), "c"), says("ok"), end()
+    )
+    told = note(entries, limit=900)
+    (line,) = section(told, "Where the rest is")
+    assert line.startswith("- python probe_all(): ")
+    text = "\n".join(str(b["text"]) for b in entries[3].body.content)  # type: ignore[union-attr]
+    named = re.findall(r"#(\d+) \((\w+)\)", line)
+    assert len(named) > 1
+    assert [int(n) for n, _ in named] == sorted(int(n) for n, _ in named)
+    for number, name in named:
+        assert name in parts_of(text)[int(number) - 1]
 
 
 def test_a_number_within_a_longer_one_does_not_stand_there() -> None:

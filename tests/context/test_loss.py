@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from nbagent.context.anchor_index import AnchorIndex
 from nbagent.context.anchors import Anchor
-from nbagent.context.archive import Archive, find_handles, pointer
+from nbagent.context.archive import Archive, find_handles, parts_of, pointer
 from nbagent.context.loss import LossReport, loss_report, score_loss
 from nbagent.core.entries import Entry
 from nbagent.core.view import build_view
 from tests.core.builders import call, calls, compacts, end, path, prunes, reply, result, says, stamp, start, user
+
+shows = result
 
 FILLER = "nothing of note happened here while the weather stayed fine " * 40
 
@@ -92,16 +94,16 @@ def test_a_later_turn_without_other_words_finds_nothing() -> None:
     assert report_of(long_talk(), "note", future).scores.needed["ident"].lost == 1
 
 
-def many_results(count: int = 12) -> list[Entry]:
+def many_results(count: int = 12, result: str = "db_secret_name for reporting") -> list[Entry]:
     bodies = [start(), user("look at everything")]
     for i in range(count):
-        bodies += [calls(id=f"c{i}"), result(f"c{i}", f"weather report {i} alike {FILLER[:1500]}")]
-    bodies += [calls(id="z"), result("z", "db_secret_name for reporting"), says("ok"), end(), start("t2"), user("more")]
+        bodies += [calls(id=f"c{i}"), shows(f"c{i}", f"weather report {i} alike {FILLER[:1500]}")]
+    bodies += [calls(id="z"), shows("z", result), says("ok"), end(), start("t2"), user("more")]
     return path(*bodies)  # type: ignore[arg-type]
 
 
-def scored_with(note: str, later: str) -> tuple[int, int]:
-    entries = many_results()
+def scored_with(note: str, later: str, entries: list[Entry] | None = None) -> tuple[int, int]:
+    entries = entries or many_results()
     whole = stamp([says(later)], entries)
     first = next(e.id for e in entries if getattr(e.body, "turn", "") == "t2")
     view = build_view(compacted(entries, note, first))
@@ -115,6 +117,18 @@ def test_a_pointer_counts_when_its_label_shares_words_with_the_need() -> None:
     assert scored_with("nothing", later) == (0, 1)
     assert scored_with(f"quarterly ledger connection: {pointer(hidden)}", later) == (1, 0)
     assert scored_with(f"something else: {pointer(hidden)}", later) == (0, 1)
+
+
+def test_a_pointer_to_a_part_leads_to_what_that_part_holds() -> None:
+    rows = "\n".join(f"row {i} of some other table" for i in range(200))
+    entries = many_results(result=f"{rows}\ndb_secret_name for reporting\n{rows}")
+    texts_of = parts_of(AnchorIndex(entries).said[27].text)
+    holding = [i for i, part in enumerate(texts_of, 1) if "db_secret_name" in part]
+    assert len(holding) == 1
+    later = "alike weather: db_secret_name with quarterly ledger"
+    for part in (0, *range(1, len(texts_of) + 1)):
+        note = f"quarterly ledger connection: {pointer(entries[27].id, part=part)}"
+        assert scored_with(note, later, entries) == ((1, 0) if part in holding else (0, 1))
 
 
 def test_a_pointer_to_everything_is_no_retrieval() -> None:
@@ -190,6 +204,8 @@ def test_pointers_are_found_in_many_writings() -> None:
     positions = {"e1": 0, "e2": 1}
     text = 'a: `recall` e1\nb: recall("e2")\nc: recall e1..e2\nd: recall nobody\nto recall e2 is human'
     assert [(h.first, h.last) for h in find_handles(text, positions)] == [(0, 0), (1, 1), (0, 1), (1, 1)]
+    several = f"read the log: {pointer('e1', part=2)} (port_map), {pointer('e2')}"
+    assert [(h.first, h.part) for h in find_handles(several, positions)] == [(0, 2), (1, 0)]
 
 
 @given(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nbagent.context.archive import Archive
+from nbagent.context.archive import Archive, parts_of
 from nbagent.core.entries import Entry, ToolResult
 from nbagent.core.errors import ToolError
-from nbagent.core.messages import text_block
+from nbagent.core.messages import joined_text, text_block
 from nbagent.core.ranking import Words
 from nbagent.runtime.recalling import ConversationRecall
 from nbagent.store.artifacts import Artifacts
@@ -65,6 +65,21 @@ def test_an_entry_is_read_by_its_pointer_however_it_is_written(tmp_path: Path) -
     at = desk(tmp_path, conversation())
     for id in ("e2", "`recall` e2", "recall e2"):
         assert at.call(RecallTool(), id=id).text == "Load the harbour data"
+
+
+def test_a_part_of_a_long_entry_is_read_by_its_pointer(tmp_path: Path) -> None:
+    at = desk(tmp_path, conversation())
+    parts = parts_of(joined_text(conversation()[3].body.content))
+    assert len(parts) == 3
+    for number, part in enumerate(parts, 1):
+        head, _, text = at.call(RecallTool(), id=f"`recall` e4#{number}").text.partition("\n")
+        assert text == part
+        assert f"part {number} of 3" in head
+        assert ("e4#2" in head) == (number == 1)
+    with pytest.raises(ToolError, match="e4 has 3 parts, no '4'"):
+        at.call(RecallTool(), id="e4#4")
+    with pytest.raises(ToolError, match="no 'x'"):
+        at.call(RecallTool(), id="e4#x")
 
 
 def test_a_range_is_read_with_a_heading_for_each_entry(tmp_path: Path) -> None:
