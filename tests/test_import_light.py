@@ -95,8 +95,10 @@ def test_loading_beside_a_kept_conversation_imports_no_more(tmp_path: Path, monk
 def test_loading_beside_settings_reads_them_and_opens_nothing(tmp_path: Path) -> None:
     (tmp_path / "nbagent.toml").write_text("mode = 'plan'\n")
     found = modules_after("", tmp_path)
-    assert "nbagent.store.settings" in found
-    assert found.isdisjoint({"nbagent.notebook.app", "nbagent.core.entries", "nbagent.store.journal"})
+    assert "nbagent.store.settings_layers" in found
+    assert found.isdisjoint(
+        {"nbagent.notebook.app", "nbagent.core.entries", "nbagent.store.journal", "nbagent.store.settings"}
+    )
 
 
 def test_loading_the_extension_brings_in_no_sdk() -> None:

@@ -12,8 +12,8 @@ from nbagent.models.credentials import SCRIPTED, has_credentials
 from nbagent.runtime.kept_glance import NONE_KEPT, kept_at_a_glance
 from nbagent.runtime.plain_start import PlainStart
 from nbagent.runtime.skill_glance import skills_at_a_glance
-from nbagent.store.settings import Settings, load_settings
 from nbagent.store.settings_defaults import POLICY
+from nbagent.store.settings_layers import read_layers
 
 
 def set_start(
@@ -24,28 +24,28 @@ def set_start(
     That is so when a setting is wrong or narrowed, names a session, or a policy that has to be looked up.
     """
     try:
-        settings = load_settings(folder, environ, options={"%config AgentMagics": configured})
+        layers = read_layers(folder, environ, {"%config AgentMagics": configured})
     except UserError:
         return None
-    rules = settings.tools
+    value = layers.values
     kept = kept_at_a_glance(str(Path(folder).resolve()), notebook)
     if (
         kept is None
-        or settings.diagnostics
-        or settings.session is not None
-        or (settings.policy, settings.threshold) != (POLICY, None)
-        or (kept != NONE_KEPT and (rules.allow or rules.ask or rules.deny))  # which are held against the tools
+        or layers.diagnostics
+        or value["session"] is not None
+        or (value["policy"], value["threshold"]) != (POLICY, None)
+        # Rules are held against the tools of a conversation.
+        or (kept != NONE_KEPT and (value["tools.allow"] or value["tools.ask"] or value["tools.deny"]))
     ):
         return None
-    ready = settings.model.startswith(SCRIPTED) or has_credentials(environ)
-    skills = len(names_of_skills(folder, settings))
-    return PlainStart(settings.model, settings.policy, settings.window_tokens, ready, skills, *kept)
+    ready = value["model"].startswith(SCRIPTED) or has_credentials(environ)
+    skills = len(names_of_skills(folder, layers.values, trusted=layers.trusted))
+    return PlainStart(value["model"], value["policy"], value["window_tokens"], ready, skills, *kept)
 
 
-def names_of_skills(folder: str, settings: Settings) -> frozenset[str]:
-    """Return the names of the skills there seem to be, without reading one."""
-    own = settings.skills
-    off = [name for name, entry in own.entries.items() if entry.get("enabled") is False]
+def names_of_skills(folder: str, values: Mapping[str, Any], *, trusted: bool) -> frozenset[str]:
+    """Return the names of the skills there seem to be, without reading one; `values` are the settings by their keys."""
+    off = [name for name, entry in values["skills.entries"].items() if entry.get("enabled") is False]
     return skills_at_a_glance(
-        folder, settings.home, os.environ, trusted=settings.trusted, extra=own.extra_dirs, off=off
+        folder, values["home"], os.environ, trusted=trusted, extra=values["skills.extra_dirs"], off=off
     )

@@ -1,9 +1,6 @@
 """Settings: one frozen value made of layers, each value with its origin.
 
-Layers, lowest first: defaults, the person's `<home>/settings.toml`, the project's
-`nbagent.toml` or `[tool.nbagent]` in `pyproject.toml` (nearest folder upward), the
-environment (`NBAGENT_*`), then what the caller gives. A project that the person did not
-trust can only narrow; what it may not set is left out with a Diagnostic.
+Which layers there are, and what a project may set, says `settings_layers`.
 """
 
 from __future__ import annotations
@@ -13,18 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nbagent.core.errors import Diagnostic, SettingsError
-from nbagent.store.settings_files import (
-    Found,
-    ProjectFile,
-    expanded,
-    find_project,
-    read_environment,
-    read_file,
-    read_options,
-)
-from nbagent.store.settings_keys import KEYS, narrow
-from nbagent.store.trust import is_trusted
+from nbagent.core.errors import Diagnostic
+from nbagent.store.settings_files import read_options
+from nbagent.store.settings_keys import KEYS
+from nbagent.store.settings_layers import Layers, read_layers
 
 DEFAULT = "default"
 
@@ -144,51 +133,11 @@ class Settings:
         Raises:
             SettingsError: an unknown key, a wrong value.
         """
-        layers = _Layers({key: self.value(key) for key in KEYS}, dict(self.origins))
+        values_now = {key: self.value(key) for key in KEYS}
+        layers = Layers(values_now, dict(self.origins), self.project, self.trusted)
+        layers.diagnostics += self.diagnostics
         layers.put(read_options(label, values))
-        return layers.settings(self.project, self.trusted, self.diagnostics)
-
-
-class _Layers:
-    """Values and origins while layers are laid over each other."""
-
-    def __init__(self, values: dict[str, Any], origins: dict[str, str]) -> None:
-        self.values = values
-        self.origins = origins
-
-    def put(self, layer: Mapping[str, Found]) -> None:
-        for name, found in layer.items():
-            self.values[name], self.origins[name] = found.value, found.origin
-
-    def put_untrusted(self, project: ProjectFile) -> Iterator[Diagnostic]:
-        """Lay what narrows over the values; yield a Diagnostic for the rest."""
-        for name, found in project.layer.items():
-            narrowed = narrow(name, found.value, self.values[name])
-            if narrowed.accepted:
-                self.values[name], self.origins[name] = narrowed.value, found.origin
-            elif found.value != self.values[name]:
-                path, _, line = found.origin.rpartition(":")
-                numbered = line.isdigit()
-                yield Diagnostic(
-                    path=path if numbered else found.origin,
-                    line=int(line) if numbered else None,
-                    cause=f"{name!r} is ignored, since this project is not trusted and would widen it",
-                    remedy="read the file, then run 'nbagent trust' there to accept it",
-                )
-
-    def settings(self, project: str, trusted: bool, diagnostics: tuple[Diagnostic, ...]) -> Settings:
-        top = {k: v for k, v in self.values.items() if "." not in k}
-
-        def section(name: str) -> dict[str, Any]:
-            return {k.removeprefix(f"{name}."): v for k, v in self.values.items() if k.startswith(f"{name}.")}
-
-        return Settings(
-            **top, limits=Limits(**section("limits")), skills=SkillSettings(**section("skills")),
-            memory=MemorySettings(**section("memory")), context=ContextSettings(**section("context")),
-            tools=ToolRules(**section("tools")),
-            openai=OpenAISettings(**section("openai")), project=project, trusted=trusted,
-            diagnostics=diagnostics, origins=self.origins,
-        )  # fmt: skip
+        return _made(layers)
 
 
 def load_settings(
@@ -205,32 +154,18 @@ def load_settings(
     Raises:
         SettingsError: a file, variable or option holds something invalid; the message names it.
     """
-    folder = Path(start).expanduser().resolve()
-    given = [read_options(label, values) for label, values in (options or {}).items()]
-    environment = read_environment(environ)
-    layers = _Layers({key.name: key.default for key in KEYS.values()}, {})
-    layers.values["home"] = home = _home(environment, given)
-    diagnostics: list[Diagnostic] = []
-    layers.put(read_file(Path(home) / "settings.toml") or {})
-    project = find_project(folder, diagnostics)
-    where = folder if project is None else project.folder
-    trusted = is_trusted(where, home)
-    if project is not None:
-        if trusted:
-            layers.put(project.layer)
-        else:
-            diagnostics += layers.put_untrusted(project)
-    layers.put(environment)
-    for layer in given:
-        layers.put(layer)
-    return layers.settings(str(where), trusted, tuple(diagnostics))
+    return _made(read_layers(start, environ, options))
 
 
-def _home(environment: Mapping[str, Found], given: list[dict[str, Found]]) -> str:
-    home = expanded(KEYS["home"].default, None) if "home" not in environment else str(environment["home"].value)
-    for layer in given:
-        if "home" in layer:
-            home = str(layer["home"].value)
-    if not Path(home).is_absolute():
-        raise SettingsError(f"home = {home!r} is not a whole path; give one that starts at the root")
-    return home
+def _made(layers: Layers) -> Settings:
+    top = {k: v for k, v in layers.values.items() if "." not in k}
+
+    def section(name: str) -> dict[str, Any]:
+        return {k.removeprefix(f"{name}."): v for k, v in layers.values.items() if k.startswith(f"{name}.")}
+
+    return Settings(
+        **top, limits=Limits(**section("limits")), skills=SkillSettings(**section("skills")),
+        memory=MemorySettings(**section("memory")), context=ContextSettings(**section("context")),
+        tools=ToolRules(**section("tools")), openai=OpenAISettings(**section("openai")), project=layers.project,
+        trusted=layers.trusted, diagnostics=tuple(layers.diagnostics), origins=layers.origins,
+    )  # fmt: skip

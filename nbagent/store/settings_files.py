@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbagent.core.errors import Diagnostic, SettingsError, one_line
 from nbagent.store.settings_defaults import FOREIGN, NOT_SETTINGS, PREFIX
 from nbagent.store.settings_keys import KEYS, SECTIONS, Key, nearest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(NamedTuple):  # not a dataclass, which takes longer to make than to read the settings: `%load_ext` does both
     """One value of a layer, checked, and where it came from."""
 
     value: Any
     origin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectFile:
+class ProjectFile(NamedTuple):
     """The settings of a project: the folder, the file, and its values."""
 
     folder: Path
@@ -152,6 +148,8 @@ def _text_or_empty(path: Path) -> str:
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
+    import tomllib  # where only variables are set, its patterns need not be compiled
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

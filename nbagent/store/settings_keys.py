@@ -6,8 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbagent.store.settings_defaults import HOME, MODEL, MODES, POLICY, URL, WINDOW_TOKENS
 
@@ -18,8 +17,7 @@ RERUN = ("fork", "reuse", "append")
 SKILL_MODES = ("nbagent", "read", "tool")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(NamedTuple):  # as all here: a dataclass takes longer to make than the settings to be read
     """One setting. `check` returns the value as kept or raises ValueError; `expected` says in words what it takes.
 
     `parse` makes a value of an environment variable's text. `paths` marks folders, which are
@@ -193,8 +191,7 @@ def nearest(name: str) -> str:
     return loose[0] if loose else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowed:
+class Narrowed(NamedTuple):
     """What of an untrusted project's value stands: `value`, when `accepted`."""
 
     accepted: bool

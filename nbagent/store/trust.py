@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 
 from nbagent.core.errors import JournalUnwritable, SettingsError
-from nbagent.store.files import make_private, write_atomic
 
 
 def is_trusted(folder: Path | str, home: Path | str) -> bool:
@@ -67,6 +66,8 @@ def _read(home: Path) -> set[str]:
 
 
 def _write(home: Path, folders: set[str]) -> None:
+    from nbagent.store.files import make_private, write_atomic  # not needed to read the list, as `%load_ext` does
+
     try:
         make_private(home)
         text = json.dumps({"v": 1, "folders": sorted(folders)}, ensure_ascii=False, indent=1) + "\n"

@@ -69,7 +69,8 @@ def welcome(agent: NotebookAgent) -> str:
 
 def names_at_a_glance(agent: NotebookAgent, settings: Settings) -> frozenset[str]:
     """Return the names of the skills there seem to be, without reading one."""
-    return names_of_skills(str(agent.folder()), settings)
+    values = {key: value for key, value, _ in settings.rows()}
+    return names_of_skills(str(agent.folder()), values, trusted=settings.trusted)
 
 
 def _is_known(agent: NotebookAgent, settings: Settings) -> bool:
