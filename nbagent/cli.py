@@ -52,6 +52,16 @@ def command_parser() -> CommandParser:
     recording.add_argument("file", type=Path, metavar="FILE", help="a transcript; its format is told by its content")
     recording.add_argument("--folder", type=Path, default=Path(), metavar="DIR", help="where (this folder)")
 
+    sweep = commands.add_parser("sweep", help="policies at several thresholds on recorded sessions: cost against loss")
+    where = "a journal, a folder with sessions, or a recording that 'nbagent import' reads"
+    sweep.add_argument("places", type=Path, nargs="+", metavar="SESSION", help=where)
+    sweep.add_argument("--policies", default="nbagent,off", metavar="A,B", help="NAME or NAME@seed (nbagent,off)")
+    shares = "own,30,45,60,75,90"
+    sweep.add_argument("--thresholds", default=shares, metavar="N,N", help=f"percents of the window ({shares})")
+    sweep.add_argument("--window", default="", metavar="TOKENS", help="the window (that of each session's model)")
+    sweep.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each session, policy and threshold")
+    sweep.add_argument("--json", action="store_true", help="print those rows as JSON")
+
     folders = (
         ("trust", "let the settings and recordings of a project take effect"),
         ("untrust", "take that back"),
@@ -110,6 +120,13 @@ def run(parsed: argparse.Namespace) -> int:
             return journal.export_journal(parsed.journal, parsed.file)
         case "import":
             return journal.import_recording(parsed.file, parsed.folder)
+        case "sweep":
+            from nbagent.cli_sweep import run_sweep
+
+            return run_sweep(
+                parsed.places, policies=parsed.policies, thresholds=parsed.thresholds, window=parsed.window,
+                csv_file=parsed.csv, as_json=parsed.json,
+            )  # fmt: skip
         case "trust" | "untrust":
             return journal.set_trust(parsed.folder, os.environ, wanted=parsed.command == "trust")
         case "sessions":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -233,6 +234,71 @@ def test_sessions_lists_what_is_kept(capsys: pytest.CaptureFixture[str], session
     assert "is not a folder" in fails(capsys, "sessions", tmp_path / "nowhere")
 
 
+RUST_PORT = Path(__file__).parents[1] / "notebooks" / "data" / "rust-port.jsonl"
+
+
+def test_sweep_lays_cost_and_loss_of_policies_at_thresholds_side_by_side(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    asked = ["sweep", str(RUST_PORT), "--window", "12,000", "--policies", "nbagent,off", "--thresholds", "own,0.6,60,90%"]
+    assert main([*asked, "--csv", str(tmp_path / "sweep.csv"), "--json"]) == 0
+    out = capsys.readouterr().out
+    rows = json.loads(out)
+    assert [(r["policy"], r["threshold"]) for r in rows] == [
+        ("nbagent", None), ("nbagent", 0.6), ("nbagent", 0.9), ("off", None),
+    ]  # fmt: skip
+    own, early, late, off = rows
+    assert (off["compactions"], off["lost"]) == (0, 0)
+    assert off["over_window"] > 0
+    assert early["compactions"] >= late["compactions"] >= 1
+    assert early["peak_tokens"] < late["peak_tokens"] < 12_000 < off["peak_tokens"]
+    assert own["verbatim"] + own["reachable"] + own["lost"] == off["verbatim"]
+    written = list(csv.DictReader((tmp_path / "sweep.csv").read_text(encoding="utf-8").splitlines()))
+    assert [int(r["tokens_sent"]) for r in written] == [r["tokens_sent"] for r in rows]
+    assert main([*asked, "--json"]) == 0
+    assert capsys.readouterr().out == out  # the same figures again
+
+
+def test_sweep_adds_up_the_conversations_of_a_folder(capsys: pytest.CaptureFixture[str], session: Path) -> None:
+    home = session.parents[2]
+    assert main(["import", str(RUST_PORT), "--folder", str(home)]) == 0
+    capsys.readouterr()
+    assert main(["sweep", str(home), "--policies", "pi", "--thresholds", "own", "--json", "--window", "12000"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {r["session"] for r in rows} == {"first", "rust-port"}
+    assert main(["sweep", str(home), "--policies", "pi", "--thresholds", "own", "--window", "12000"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("2 conversations: first, rust-port")
+    (line,) = [x for x in out.splitlines() if x.startswith("pi ")]
+    assert f"{sum(r['tokens_sent'] for r in rows):,}" in line
+    assert main(["sweep", str(session), "--thresholds", "own"]) == 0
+    assert "No policy had anything to do" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere.jsonl"], "'nowhere.jsonl' does not exist"),
+        ([str(RUST_PORT), "--policies", "pie"], "unknown policy 'pie'; did you mean 'pi'?"),
+        ([str(RUST_PORT), "--policies", " , "], "--policies names none"),
+        ([str(RUST_PORT), "--thresholds", "30,high"], "percents of the window, such as own,30,60,90, not 'high'"),
+        ([str(RUST_PORT), "--thresholds", "130"], "not '130'"),
+        ([str(RUST_PORT), "--thresholds", "nan"], "not 'nan'"),
+        ([str(RUST_PORT), "--window", "500"], "a number of tokens from 1,000, not '500'"),
+        ([str(RUST_PORT), "--csv", "no/such/folder/x.csv"], "cannot be written"),
+        ([], "the following arguments are required: SESSION"),
+    ],
+)
+def test_a_sweep_that_cannot_be_made_is_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert said in fails(capsys, "sweep", *arguments)
+
+
+def test_sweep_says_that_a_folder_holds_no_conversation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "no conversation is kept in" in fails(capsys, "sweep", tmp_path)
+
+
 def test_trust_lets_a_project_take_effect_and_untrust_takes_it_back(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -333,6 +399,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 @pytest.fixture
 def recorded(shipped: Path) -> Path:
     """The same with a recording, made from a script."""
+    (shipped / "cassettes" / "tiny.json").unlink()
     (shipped / "scripts" / "tiny.json").write_text(json.dumps(REPLIES))
     cells = "%load_ext nbagent", "%agent model scripted:scripts/tiny.json", "%agent record cassettes/tiny.json"
     making = NotebookClient(notebook_of(*cells, DATA, ASK), resources={"metadata": {"path": str(shipped)}}, timeout=60)

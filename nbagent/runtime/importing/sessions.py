@@ -42,7 +42,7 @@ def import_transcript(path: Path, out_folder: Path) -> tuple[ImportedSession, ..
         UsageProblem: the file is missing, no text, in no known format, or was imported there before.
         JournalUnwritable: the folder cannot be written.
     """
-    found = parse_recording(_read(path), path.name)
+    found = parse_recording(read_recording(path), path.name)
     names = [_session_name(path, one.name) for one in found]
     folder = sessions_folder(out_folder)
     for name in names:
@@ -52,7 +52,12 @@ def import_transcript(path: Path, out_folder: Path) -> tuple[ImportedSession, ..
     return tuple(_write(one, folder / name, path.name, scrubber) for name, one in zip(names, found, strict=True))
 
 
-def _read(path: Path) -> str:
+def read_recording(path: Path) -> str:
+    """Return the text of a recording.
+
+    Raises:
+        UsageProblem: the file cannot be read, or is no text.
+    """
     try:
         if path.stat().st_size > MOST_BYTES:
             raise UsageProblem(f"{str(path)!r} is larger than {MOST_BYTES >> 20} MB; split it and import the parts")
