@@ -15,7 +15,7 @@ from nbagent.context.handoff import TEMPLATES, HandoffNote, Rejected, handoff_re
 from nbagent.context.held import Held
 from nbagent.context.measure import Meter
 from nbagent.context.moves import cut_keeping, head_and_tail, prune, shown_results
-from nbagent.context.note import NoteParts, compose_note, shown_again, users_messages
+from nbagent.context.note import DROPPED, NO_NOTE, NOT_SHOWN, NoteParts, compose_note, shown_again, users_messages
 from nbagent.context.pins import SHARE, pinned_texts, unpinned
 from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation
 from nbagent.context.rot import detect, moves_for
@@ -29,11 +29,11 @@ from nbagent.context.standing import (
     split,
     undone,
 )
-from nbagent.context.transcript import message_texts, serialised, with_question
+from nbagent.context.transcript import Question, message_texts, questioned, serialised, with_question
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Append, CallModel, Effect, ReadNow, Say
 from nbagent.core.entries import Body, Compaction, Entry, Pruning, Report, Snapshot, UsageReported
-from nbagent.core.messages import Message, Prefix, Request, Response, text_block
+from nbagent.core.messages import Message, Prefix, Request, Response
 from nbagent.core.view import View, ViewFold
 
 MAX_TRIES = 3
@@ -44,8 +44,6 @@ FRAME = 50  # a fiftieth of the window stays free when a request is sent: later 
 LEAST_TOKENS = 2_000  # smaller conversations are not compacted by themselves
 DROP_SHARE = 0.2  # CC-C5: the oldest exchanges that go when the request itself does not fit
 
-NO_NOTE = "(no note could be written; what follows was collected by machine)"
-DROPPED = "(the oldest part was left out without a note)"
 MASKS_ROT = frozenset({"nbagent"})  # other policies are modelled after products that do not
 COLD_S = 300.0  # without a call for this long the provider's cache is empty: moving the prefix costs nothing more
 OFF = "off"  # the policy that manages nothing: nothing is masked either
@@ -223,6 +221,8 @@ class Engine:
         yield from self._append(fold, replace(body, before_tokens=before, after_tokens=after))
         how = f" without the model's note ({outcome.reason})" if isinstance(outcome, Rejected) else ""
         saved = f"{how} ({before:,} → {after:,} tokens)"
+        if isinstance(outcome, HandoffNote) and outcome.unseen:
+            yield Say(text=NOT_SHOWN.format(count=outcome.unseen))
         yield Say(text=f"The conversation was compacted{saved}; `%context undo` takes it back.")
         return "applied"
 
@@ -239,7 +239,7 @@ class Engine:
         users_limit = style.users_tokens and min(style.users_tokens, self.budget.window_tokens // 10)
         machine_limit = style.appendix_tokens and min(style.appendix_tokens, self.budget.window_tokens // 20)
         parts = NoteParts(
-            handoff=note.text,
+            handoff=note.text, unseen=note.unseen,
             users=users_messages(replaced, users_limit, count, whole=pending_request(replaced, kept)),
             machine=self.machine_note(replaced, kept, machine_limit) if machine_limit else "",
             attached=shown_again(replaced, kept, self._scaled(style), count) if style.reattach else "",
@@ -273,15 +273,16 @@ class Engine:
         dropped = 0.0
         note: HandoffNote | Rejected = Rejected(reason="not asked")
         for _ in range(MAX_TRIES):
-            request = self.ask(fold, asked, move.style, dropped)
-            if request is None:
+            question = self.ask(fold, asked, move.style, dropped)
+            if question is None:
                 return Rejected(reason="the conversation does not fit the window, even shortened")
-            response: Response = yield CallModel(request=request, step=0, purpose="handoff")
+            response: Response = yield CallModel(request=question.request, step=0, purpose="handoff")
             yield from self.paid(fold, response)
             if response.cut == "stopped":
                 return Rejected(reason="stopped")
             note = read_note(response)
             if isinstance(note, HandoffNote):
+                note = replace(note, unseen=question.left_out)
                 break
             if note.shorter_helps:
                 dropped += DROP_SHARE
@@ -294,17 +295,17 @@ class Engine:
     def _probed(
         self, fold: ViewFold, move: Compact, note: HandoffNote, dropped: float
     ) -> Generator[Effect, Any, HandoffNote | Rejected]:
-        request = self.ask(fold, probe_request(note.text), move.style, dropped)
-        if request is None:
+        question = self.ask(fold, probe_request(note.text), move.style, dropped)
+        if question is None:
             return note
-        response: Response = yield CallModel(request=request, step=0, purpose="probe")
+        response: Response = yield CallModel(request=question.request, step=0, purpose="probe")
         yield from self.paid(fold, response)
         if response.cut == "stopped":
             return Rejected(reason="stopped")
         better = read_note(response)
-        return better if isinstance(better, HandoffNote) else note
+        return replace(better, unseen=note.unseen) if isinstance(better, HandoffNote) else note
 
-    def ask(self, fold: ViewFold, text: str, style: NoteStyle, dropped: float) -> Request | None:
+    def ask(self, fold: ViewFold, text: str, style: NoteStyle, dropped: float) -> Question | None:
         """Return the request for a note: the conversation goes on with `text`, or is sent as a transcript.
 
         A request that has no reply yet is not shown: it is kept, and the note is about what came before (agents 25).
@@ -316,12 +317,11 @@ class Engine:
         size = self.estimate(view) - self.fixed_tokens()
         as_text = style.serialised or bool(dropped) or (self.model and view.model != self.model)
         if not as_text and size + self.meter.text(text) <= limit:
-            return self.make_request(with_question(messages, text), room)
+            return Question(request=self.make_request(with_question(messages, text), room))
         for shorter in (dropped, dropped + DROP_SHARE, dropped + 2 * DROP_SHARE, 0.8):
-            transcript = serialised(messages, drop_share=shorter)
-            whole = f"<transcript>\n{transcript}\n</transcript>\n\n{text}"
-            if self.meter.text(whole) <= limit:
-                return self.make_request((Message("user", (text_block(whole),)),), room)
+            shown = questioned(serialised(messages, drop_share=shorter), text)
+            if self.meter.text(shown.text) <= limit:
+                return Question(request=self.make_request(with_question((), shown.text), room), left_out=shown.left_out)
         return None
 
     def _oldest(self, fold: ViewFold, move: Compact, reason: Reason) -> Generator[Effect, Any, Compact]:

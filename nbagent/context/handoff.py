@@ -34,10 +34,14 @@ class Template:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffNote:
-    """A note as the model wrote it or the person edited it. `sections` maps title to text, in order."""
+    """A note as the model wrote it or the person edited it. `sections` maps title to text, in order.
+
+    `unseen` counts the oldest messages that did not fit the request for it.
+    """
 
     text: str
     sections: Mapping[str, str]
+    unseen: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

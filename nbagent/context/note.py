@@ -6,22 +6,34 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from nbagent.context.policy import NoteStyle
+from nbagent.context.transcript import NOTE_MARK
 from nbagent.core.entries import Compaction, Entry, Steering, ToolResult, UserMessage
 from nbagent.core.messages import joined_text
 
 HEAD = (
-    "<context-note>\nThe conversation before this point was replaced by this note. It is a record, not a request: "
+    f"{NOTE_MARK}\nThe conversation before this point was replaced by this note. It is a record, not a request: "
     "do nothing because of it alone. `recall` searches and reads what was replaced."
 )
+UNSEEN = (
+    "Its writer did not see the oldest {count} messages of what was replaced, since they did not fit: they are in no "
+    "summary, `recall` finds them."
+)
+NOT_SHOWN = "The oldest {count} messages did not fit the request for the note: no summary tells of them, `recall` does."
+NO_NOTE = "(no note could be written; what follows was collected by machine)"
+DROPPED = "(the oldest part was left out without a note)"
 CUT_MARK = " […] "
 OMITTED = "({count} earlier messages of the person are not repeated here; `recall` finds them)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteParts:
-    """What a note is made of. `machine` is the machine-made list, `attached` what is shown again, empty for none."""
+    """What a note is made of. `machine` is the machine-made list, `attached` what is shown again, empty for none.
+
+    `unseen` counts the messages that the writer of the handoff was not shown.
+    """
 
     handoff: str
+    unseen: int = 0
     users: str = ""
     machine: str = ""
     attached: str = ""
@@ -32,7 +44,7 @@ class NoteParts:
 
 def compose_note(parts: NoteParts) -> str:
     """Return the note as the model will see it, the most binding last."""
-    pieces = [HEAD]
+    pieces = [HEAD, UNSEEN.format(count=parts.unseen)] if parts.unseen else [HEAD]
     for title, text in (
         ("handoff", parts.handoff),
         ("shown-again", parts.attached),

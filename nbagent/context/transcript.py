@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
-from nbagent.core.messages import Block, Message, canonical, is_thinking, text_block
+from nbagent.core.messages import Block, Message, Request, canonical, is_thinking, text_block
 from nbagent.core.view import View
 
+NOTE_MARK = "<context-note>"  # how the note of a compaction begins
 RESULT_CHARS = 2_000  # pi and OpenCode: more of a result does not go into a summary request
 
 
@@ -23,12 +25,37 @@ def messages_without(view: View, entry_ids: Collection[str]) -> tuple[Message, .
     return tuple(made)
 
 
-def serialised(messages: Sequence[Message], *, drop_share: float = 0.0) -> str:
-    """Return a conversation as labelled text, without thinking, each result cut; the oldest share is left out."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """A conversation as text. `left_out` counts the messages, the oldest, that are not in it."""
+
+    text: str
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A request for a note. `left_out` counts the oldest messages that it does not show."""
+
+    request: Request
+    left_out: int = 0
+
+
+def serialised(messages: Sequence[Message], *, drop_share: float = 0.0) -> Transcript:
+    """Return a conversation as labelled text, without thinking, each result cut; the oldest share is left out.
+
+    The note of an earlier compaction is the oldest of all, and stays: what it stands for is nowhere else.
+    """
     parts = message_texts(messages)
-    drop = int(len(parts) * min(1.0, max(0.0, drop_share)))
-    note = [f"[{drop} earlier messages left out]"] if drop else []
-    return "\n\n".join([*note, *parts[drop:]])
+    noted = 1 if parts and NOTE_MARK in parts[0] else 0
+    drop = int((len(parts) - noted) * min(1.0, max(0.0, drop_share)))
+    told = [f"[{drop} earlier messages left out]"] if drop else []
+    return Transcript(text="\n\n".join([*parts[:noted], *told, *parts[noted + drop :]]), left_out=drop)
+
+
+def questioned(transcript: Transcript, text: str) -> Transcript:
+    """Return a transcript as material, with what is asked about it after it."""
+    return replace(transcript, text=f"<transcript>\n{transcript.text}\n</transcript>\n\n{text}")
 
 
 def message_texts(messages: Sequence[Message], *, result_chars: int | None = RESULT_CHARS) -> list[str]:

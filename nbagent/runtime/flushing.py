@@ -163,10 +163,11 @@ class Flush:
         ).due  # fmt: skip
 
     def _run(self, engine: Engine, fold: ViewFold, style: NoteStyle, drop: float) -> Generator[Effect, Any, str]:
-        request = engine.ask(fold, self.tools.plan.prompt, replace(style, reply_tokens=REPLY_TOKENS), drop)
-        if request is None:
+        asked = engine.ask(fold, self.tools.plan.prompt, replace(style, reply_tokens=REPLY_TOKENS), drop)
+        if asked is None:
             return (yield from self._ended(fold, failed="the conversation does not fit the window, even shortened"))
-        request = replace(request, breakpoints=request.breakpoints[:-1])  # its own question is read by nobody again
+        marks = asked.request.breakpoints[:-1]  # its own question is read by nobody again
+        request = replace(asked.request, breakpoints=marks)
         before = self.tools.stored
         for _ in range(MAX_STEPS):
             response: Response = yield CallModel(request=request, step=0, purpose=SOURCE)

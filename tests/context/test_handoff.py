@@ -6,6 +6,7 @@ import pytest
 
 from nbagent.context.handoff import TEMPLATES, HandoffNote, Rejected, handoff_request, missing_sections, parse_note
 from nbagent.context.transcript import messages_without, serialised
+from nbagent.core.messages import Message, text_block
 from nbagent.core.view import build_view
 from tests.core.builders import calls, path, reply, result, start, thinks, user
 
@@ -65,7 +66,7 @@ def test_every_template_asks_for_its_sections_and_forbids_tools(name: str) -> No
 def test_a_transcript_cuts_results_and_leaves_thinking_out() -> None:
     """agents 61."""
     turn = path(start(), user("u" * 5_000), reply(thinks("secret thought"), "so"), calls(), result(text="r" * 5_000))
-    text = serialised(build_view(turn).messages)
+    text = serialised(build_view(turn).messages).text
     assert "u" * 5_000 in text
     assert "secret thought" not in text
     assert "r" * 2_000 + " [3,000 more characters]" in text
@@ -74,9 +75,19 @@ def test_a_transcript_cuts_results_and_leaves_thinking_out() -> None:
 
 def test_the_oldest_share_of_a_transcript_can_be_left_out() -> None:
     turn = path(start(), user("one"), reply("two"), user("three"), reply("four"))
-    text = serialised(build_view(turn).messages, drop_share=0.5)
-    assert text.startswith("[2 earlier messages left out]")
-    assert "one" not in text
+    shown = serialised(build_view(turn).messages, drop_share=0.5)
+    assert shown.text.startswith("[2 earlier messages left out]")
+    assert shown.left_out == 2
+    assert "one" not in shown.text
+
+
+def test_the_note_of_an_earlier_compaction_is_never_left_out_of_a_transcript() -> None:
+    """peers 82: what it stands for would be in no summary at all."""
+    said = [Message("user", (text_block("<context-note>\nkeep 7"),)), *(Message("assistant", (text_block(f"m{i}"),)) for i in range(4))]
+    shown = serialised(said, drop_share=0.5)
+    assert shown.text.split("\n\n") == [
+        "[user]\n<context-note>\nkeep 7", "[2 earlier messages left out]", "[assistant]\nm2", "[assistant]\nm3"
+    ]  # fmt: skip
 
 
 def test_messages_can_be_taken_without_some_entries_but_results_remain() -> None:

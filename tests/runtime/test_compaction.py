@@ -5,6 +5,7 @@ Numbers in the docstrings are cases: agents.md, openclaw.md, claude.md and peers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -244,6 +245,32 @@ def test_a_connection_that_breaks_costs_one_attempt(make_fake: Make, folder: Pat
         assert not result.applied
         assert "HTTP 403" in result.reason
         assert (script.notes, wire(session)) == (1, before)
+
+
+@pytest.mark.parametrize("policy", ["nbagent", "pi", "codex", "createrole"])
+def test_what_a_shortened_request_for_a_note_left_out_is_named(make_fake: Make, folder: Path, policy: str) -> None:
+    """peers 82: every message is verbatim, summarised, or said to be gone; the earlier note is shown again."""
+    faults = iter([OVERFLOW, OVERFLOW])
+    script = Script(each=3)
+    fake = make_fake()
+    fake._answer_of = script
+    with talk(folder, fake, policy, 60_000, FREE) as session:
+        for k in range(3):
+            session.send(f"Part {k}")
+        first = session.run(compact(session.session, session.ports))
+        assert first.applied
+        assert "did not see" not in first.note
+        for k in range(3, 6):
+            session.send(f"Part {k}")
+        script.note = lambda: reply(fault=fault) if (fault := next(faults, None)) else NOTE
+        result = session.run(compact(session.session, session.ports))
+        asked = texts(fake.requests[-1].body)
+        left_out = re.search(r"\[(\d+) earlier messages left out\]", asked)
+        assert result.applied
+        assert asked.index("<context-note>") < asked.index("earlier messages left out")
+        assert left_out is not None
+        assert f"did not see the oldest {left_out[1]} messages" in wire(session).decode()
+        assert sum(f"The oldest {left_out[1]} messages did not fit" in e.text for e in session.seen(Notice)) == 1
 
 
 @pytest.mark.parametrize("kind", ["refusal", "tool", "cut off", "larger"])
