@@ -142,13 +142,31 @@ class PolicyKind:
     summary: str = ""
 
 
+class Given(float):
+    """A number that a person gave: it is meant for the window at hand, and not scaled."""
+
+
 def in_window(absolute: float, window_tokens: int) -> int:
     """Return an absolute number of tokens, scaled down in windows smaller than the one it was chosen for.
 
     >>> in_window(20_000, 200_000), in_window(20_000, 1_000_000), in_window(20_000, 20_000)
     (20000, 20000, 2000)
+    >>> in_window(Given(10_000), 20_000)
+    10000
     """
+    if isinstance(absolute, Given):
+        return int(absolute)
     return int(min(absolute, absolute * window_tokens / REFERENCE_WINDOW))
+
+
+def less_reserve(window_tokens: int, reserve_tokens: int) -> int:
+    """Return what of a window may be used when `reserve_tokens` are kept free: half of it at least."""
+    return window_tokens - min(reserve_tokens, window_tokens // 2)
+
+
+def effective(numbers: Numbers, window_tokens: int) -> Numbers:
+    """Return the numbers as they count in this window."""
+    return {k: in_window(v, window_tokens) if k.endswith("_tokens") else v for k, v in numbers.items()}
 
 
 def make_policy(kinds: Mapping[str, PolicyKind], name: str, changes: Numbers | None = None) -> Policy:
@@ -171,7 +189,7 @@ def make_policy(kinds: Mapping[str, PolicyKind], name: str, changes: Numbers | N
             near = difflib.get_close_matches(key, numbers, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise PolicyError(f"policy {base!r} has no number {key!r}; {hint}it has: {', '.join(numbers)}")
-        numbers[key] = _checked(base, key, value, kind)
+        numbers[key] = Given(_checked(base, key, value, kind))
     return kind.make(numbers)
 
 

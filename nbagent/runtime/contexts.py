@@ -13,7 +13,7 @@ from nbagent.context.extract import machine_note
 from nbagent.context.loss import LossReport, loss_report
 from nbagent.context.moves import cut_keeping, tokens_before
 from nbagent.context.policies import BUILT_IN
-from nbagent.context.policy import Compact, Numbers, Policy, PolicyKind, in_window, make_policy
+from nbagent.context.policy import Compact, Numbers, Policy, PolicyKind, effective, in_window, less_reserve, make_policy
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Effect
 from nbagent.core.entries import Compaction, Entry, Restore, TurnStart
@@ -79,7 +79,12 @@ def threshold_share(policy: Policy, window_tokens: int) -> float:
     if callable(usual):
         return float(usual(window_tokens))
     away = sum(in_window(numbers[k], window_tokens) for k in ("reserve_tokens", "buffer_tokens") if k in numbers)
-    return 1 - away / max(1, window_tokens)
+    return less_reserve(window_tokens, away) / max(1, window_tokens)
+
+
+def effective_numbers(policy: Policy, window_tokens: int) -> Numbers:
+    """Return the numbers of a policy as they count in this window."""
+    return effective(policy.numbers, window_tokens)
 
 
 def acts_when_it_pays(policy: Policy) -> bool:

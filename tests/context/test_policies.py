@@ -31,6 +31,7 @@ TALK = path(*[b for i in range(4) for b in (start(f"t{i}"), user(f"part {i}"), s
         ("codex", 272_000, 244_799, 244_800),  # agents 23
         ("pi", 200_000, 183_616, 183_617),  # agents 53: strictly above
         ("claude-code", 200_000, 166_999, 167_000),  # claude 53: the reserve is capped, 83.5 %
+        ("pi", 100_000, 91_808, 91_809),  # in a smaller window the reserve is smaller
         ("gemini-cli", 200_000, 99_999, 100_000),
         ("gemini-cli@seed", 200_000, 139_999, 140_000),
         ("openclaw", 200_000, 180_000, 180_001),
@@ -56,6 +57,16 @@ def test_asked_by_hand_it_compacts_or_leaves_it_to_the_fallback(name: str) -> No
     """agents 53: also far below the threshold."""
     moves = plan(name, TALK, 20_000, numbers=NO_KEEP.get(name), reason="manual")
     assert moves == () or compacts(moves) or all(isinstance(m, Prune) for m in moves)
+
+
+@pytest.mark.parametrize(
+    ("reserve", "below", "at"), [(10_000, 90_000, 90_001), (16_384, 83_616, 83_617), (300_000, 50_000, 50_001)]
+)
+def test_a_number_that_was_given_counts_as_it_is_in_every_window(reserve: int, below: int, at: int) -> None:
+    """agents 53: window 100,000, reserve 10,000."""
+    numbers = {"keep_tokens": 500, "reserve_tokens": reserve}
+    assert not compacts(plan("pi", TALK, 100_000, used=below, numbers=numbers))
+    assert compacts(plan("pi", TALK, 100_000, used=at, numbers=numbers))
 
 
 def test_gemini_cuts_where_a_request_begins() -> None:

@@ -207,6 +207,21 @@ def test_a_number_that_a_policy_lacks_names_those_it_has(kernel: AgentKernel, tm
     assert "keep_tokens=9000" in shown(kernel.run("%context policy pi"))
 
 
+def test_numbers_are_shown_as_they_count_and_belong_to_the_policy_they_were_set_for(
+    kernel: AgentKernel, tmp_path: Path
+) -> None:
+    kernel.begin(tmp_path)
+    kernel.run("%context set window=20000 threshold=0.9")
+    small = shown(kernel.run("%context policy pi"))
+    assert "threshold=0 reserve_tokens=1638 keep_tokens=2000 · acts by itself above 18,362 tokens" in small
+    given = shown(kernel.run("%context set reserve_tokens=4000 keep_tokens=1500"))
+    assert "reserve_tokens=4000 keep_tokens=1500 · acts by itself above 16,000 tokens" in given
+    seed = shown(kernel.run("%context set policy=gemini-cli@seed"))
+    assert "threshold=0.7 keep=0.3 protect_tokens=5000 mask_least_tokens=3000" in seed
+    assert "threshold=0.5 " in shown(kernel.run("%context policy gemini-cli"))
+    assert "keep_tokens=1234567 " in shown(kernel.run("%context set policy=manus keep_tokens=1234567"))
+
+
 def test_an_undo_in_the_middle_of_a_bound_tool_loop_says_that_it_waits(kernel: AgentKernel, tmp_path: Path) -> None:
     # DECISIONS 16: not inside an open tool loop; the report, %context and %context show say so
     with FakeMessagesAPI(worker()) as fake:

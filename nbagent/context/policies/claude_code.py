@@ -12,7 +12,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nbagent.context.moves import Shown, freed_tokens, pointer, prune, shown_results
-from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Prune, Situation, in_window
+from nbagent.context.policy import (
+    Compact,
+    NoteStyle,
+    Numbers,
+    Plan,
+    PolicyKind,
+    Prune,
+    Situation,
+    in_window,
+    less_reserve,
+)
 from nbagent.core.messages import joined_text
 
 DEFAULT: Numbers = {
@@ -56,7 +66,7 @@ class ClaudeCodePolicy:
         if self.numbers["threshold"]:
             return int(self.numbers["threshold"] * situation.window)
         away = in_window(self.numbers["reserve_tokens"], situation.window)
-        return situation.window - away - in_window(self.numbers["buffer_tokens"], situation.window)
+        return less_reserve(situation.window, away + in_window(self.numbers["buffer_tokens"], situation.window))
 
     def _to_disk(self, results: tuple[Shown, ...]) -> Plan:
         big = [r for r in results if not r.sent and _chars(r) > self.numbers["result_chars"]]

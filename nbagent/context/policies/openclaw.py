@@ -10,7 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nbagent.context.moves import Shown, cut_keeping, fixed_text, head_and_tail, prune, shown_results, tokens_before
-from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Prune, Situation, in_window
+from nbagent.context.policy import (
+    Compact,
+    NoteStyle,
+    Numbers,
+    Plan,
+    PolicyKind,
+    Prune,
+    Situation,
+    in_window,
+    less_reserve,
+)
 from nbagent.core.messages import joined_text
 
 DEFAULT: Numbers = {
@@ -59,7 +69,7 @@ class OpenClawPolicy:
         if self.numbers["threshold"]:
             return int(self.numbers["threshold"] * situation.window)
         reserve = in_window(self.numbers["reserve_tokens"], situation.window)
-        return situation.window - min(reserve, situation.window // 2)
+        return less_reserve(situation.window, reserve)
 
     def prune_cold(self, situation: Situation) -> Plan:
         """Return OpenClaw's pruning: soft trim from 30 % of the window in characters, hard clear from 50 %."""

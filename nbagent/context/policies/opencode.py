@@ -19,7 +19,7 @@ from nbagent.context.moves import (
     shown_results,
     tokens_before,
 )
-from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation, in_window
+from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation, in_window, less_reserve
 
 DEFAULT: Numbers = {
     "prune": 0,  # opt-in since April 2026
@@ -64,7 +64,7 @@ class OpenCodePolicy:
         """Return how many tokens may be used before a compaction."""
         if self.numbers["threshold"]:
             return int(self.numbers["threshold"] * situation.window)
-        return max(0, situation.window - in_window(self.numbers["reserve_tokens"], situation.window))
+        return less_reserve(situation.window, in_window(self.numbers["reserve_tokens"], situation.window))
 
     def _prune(self, situation: Situation) -> Plan:
         results = [r for r in shown_results(situation) if r.turns_ago >= 2 and r.body.name != "skill"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nbagent.context.moves import cut_keeping, tokens_before
-from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation, in_window
+from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation, in_window, less_reserve
 
 DEFAULT: Numbers = {
     "threshold": 0.0,  # share of the window; 0: the window less the reserve
@@ -28,7 +28,7 @@ class PiPolicy:
 
     def plan(self, situation: Situation) -> Plan:
         """Propose a compaction when the context is strictly above the limit."""
-        limit = situation.window - in_window(self.numbers["reserve_tokens"], situation.window)
+        limit = less_reserve(situation.window, in_window(self.numbers["reserve_tokens"], situation.window))
         if self.numbers["threshold"]:
             limit = int(self.numbers["threshold"] * situation.window)
         if situation.moment.reason == "before_call" and situation.used_tokens <= limit:

@@ -38,6 +38,7 @@ from nbagent.runtime.contexts import (
     CompactionResult,
     acts_when_it_pays,
     check_number,
+    effective_numbers,
     known_policies,
     when_it_acts,
 )
@@ -133,6 +134,7 @@ def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     if words:
         name = only_word(words, "%context policy NAME")
         session.runner.policy(TurnOptions(policy=name))
+        _take_up(agent, name)
         agent.choose(policy=name)
         return _effective(agent, f"policy {agent.session().settings.policy}:")
     here = session.settings.policy.partition("@")[0]
@@ -141,6 +143,12 @@ def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
         "\n".join(f"{mark} {name:<12} {summary}" for mark, name, summary in listed),
         head=("policy", "what it does"), rows=[(f"{mark} {name}".strip(), summary) for mark, name, summary in listed],
     )  # fmt: skip
+
+
+def _take_up(agent: NotebookAgent, policy: str) -> None:
+    """Begin with the numbers of another policy: what was set was meant for the one before."""
+    if policy != agent.session().settings.policy:
+        agent.numbers = {}
 
 
 def _numbers(agent: NotebookAgent) -> str:
@@ -154,7 +162,9 @@ def _numbers_in_force(agent: NotebookAgent) -> tuple[list[tuple[str, str]], str]
     policy = session.runner.policy_of(session.settings.policy)
     if not policy.numbers:
         return [], "no numbers"
-    return [(k, f"{v:g}") for k, v in policy.numbers.items()], when_it_acts(policy, _budget(agent).window_tokens)
+    window = _budget(agent).window_tokens
+    numbers = [(k, f"{v:.10g}") for k, v in effective_numbers(policy, window).items()]
+    return numbers, when_it_acts(policy, window)
 
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
@@ -194,14 +204,14 @@ def set_numbers(agent: NotebookAgent, words: Words) -> None:
             numbers[key] = _number(key, value)
     for key, number in numbers.items():
         check_number(chosen.get("policy", session.settings.policy), key, number)
-    before = agent.chosen
+    before, known = agent.chosen, agent.session().settings.policy
     agent.choose(**chosen)
     try:
         _refuse_provider(agent, agent.session().settings.context.provider)
     except UserError:
         agent.chosen = before
         raise
-    agent.numbers |= numbers
+    agent.numbers = {**(agent.numbers if chosen.get("policy", known) == known else {}), **numbers}
 
 
 def _budget(agent: NotebookAgent) -> Budget:
