@@ -27,7 +27,12 @@ export class Attachment implements IDisposable {
     this.session = new AgentSession({
       interrupt: () => void context.session?.kernel?.interrupt(),
       stopWaitMs: STOP_WAIT_MS,
-      lineStaysMs: LINE_STAYS_MS
+      lineStaysMs: LINE_STAYS_MS,
+      answeredElsewhere: answer =>
+        _options.trans.__(
+          'Another window has answered the question: %1.',
+          answer
+        )
     });
     context.kernelChanged.connect(this._onKernel, this);
     context.statusChanged.connect(this._onStatus, this);
@@ -63,7 +68,8 @@ export class Attachment implements IDisposable {
   }
 
   private _onConnection(_: unknown, status: Kernel.ConnectionStatus): void {
-    if (status !== 'connected') {
+    this.session.offline = status !== 'connected';
+    if (this.session.offline) {
       return;
     }
     if (this._link !== null) {

@@ -24,18 +24,24 @@ export function addCommands(options: CommandOptions): readonly string[] {
     id: string,
     label: string,
     execute: (session: AgentSession | null) => unknown,
-    enabled: (session: AgentSession) => boolean = () => true
+    enabled: (session: AgentSession) => boolean = () => true,
+    refused: (session: AgentSession) => string = () => ''
   ): void => {
     commands.addCommand(id, {
       label,
-      caption: label,
+      caption: () => {
+        const session = follower.session;
+        return (session && refused(session)) || label;
+      },
       icon: id === 'nbagent:open' ? icon : undefined,
       describedBy: { args: { type: 'object', properties: {} } },
       isEnabled: () => {
         const session = follower.session;
         return (
           id === 'nbagent:open' ||
-          (session?.phase === 'ready' && enabled(session))
+          (session?.phase === 'ready' &&
+            enabled(session) &&
+            refused(session) === '')
         );
       },
       execute: () => execute(follower.session)
@@ -46,10 +52,16 @@ export function addCommands(options: CommandOptions): readonly string[] {
   add('nbagent:search-memory', trans.__('Search Memory'), () => show('memory'));
   add('nbagent:show-skills', trans.__('Show Skills'), () => show('skills'));
   add('nbagent:show-turns', trans.__('Show Turns'), () => show('turns'));
-  add('nbagent:compact', trans.__('Compact the Conversation …'), session => {
-    show('compaction');
-    return session?.previewCompaction();
-  });
+  add(
+    'nbagent:compact',
+    trans.__('Compact the Conversation …'),
+    session => {
+      show('compaction');
+      return session?.previewCompaction();
+    },
+    () => true,
+    session => session.refusal('preview_compaction')
+  );
   add(
     'nbagent:undo-compaction',
     trans.__('Undo the Last Compaction'),
@@ -74,7 +86,8 @@ function tellChanges(commands: CommandRegistry, follower: Follower): void {
   let known = '';
   const look = (): void => {
     const { phase, state } = followed ?? {};
-    const now = `${phase} ${state?.turn.status} ${state?.compaction.entry}`;
+    const refused = state?.session.refused.map(r => r.name + r.line).join(' ');
+    const now = `${phase} ${state?.turn.status} ${state?.compaction.entry} ${refused}`;
     if (now !== known) {
       known = now;
       commands.notifyCommandChanged();

@@ -109,9 +109,12 @@ export class CellMarks implements IDisposable {
     }
     const trans = this._trans;
     const text = [
-      trans.__('Turn %1', row.number),
+      row.current
+        ? trans.__('Turn %1', row.number)
+        : trans.__('Turn %1 · %2', row.number, row.turn),
       row.stale ? trans.__('stale') : '',
       row.current ? '' : trans.__('other branch'),
+      row.compacted ? trans.__('compacted') : '',
       dollars(row.costUsd)
     ]
       .filter(part => part !== '')

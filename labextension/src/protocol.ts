@@ -43,6 +43,13 @@ export interface SessionPart {
   readonly package: string;
   readonly trouble: string;
   readonly replay: boolean;
+  /** Commands that the kernel would refuse now, and why; none from an older kernel. */
+  readonly refused: readonly Refusal[];
+}
+
+export interface Refusal {
+  readonly name: string;
+  readonly line: string;
 }
 
 /** Sizes are tokens; `cacheHitRate` is a share; the categories add up to `usedTokens`. */
@@ -123,6 +130,9 @@ export interface ApprovalPart {
   readonly text: string;
   readonly moreChars: number;
   readonly choices: readonly Choice[];
+  /** The question that was answered last in some window, and the words of that button. */
+  readonly answered: string;
+  readonly answer: string;
 }
 
 export interface WaitingRow {
@@ -174,6 +184,8 @@ export interface TurnRow {
   readonly leaf: boolean;
   readonly stale: boolean;
   readonly forked: boolean;
+  /** A hand-off note stands in the place of its prompt. */
+  readonly compacted: boolean;
 }
 
 export interface HitRow {
@@ -435,7 +447,8 @@ const PARTS: { [K in keyof PanelState]: (p: JsonObject) => PanelState[K] } = {
     name: text(p.name),
     package: text(p.package),
     trouble: text(p.trouble),
-    replay: p.replay === true
+    replay: p.replay === true,
+    refused: rows(p.refused, r => ({ name: text(r.name), line: text(r.line) }))
   }),
   gauge: p => ({
     model: text(p.model),
@@ -501,7 +514,9 @@ const PARTS: { [K in keyof PanelState]: (p: JsonObject) => PanelState[K] } = {
     choices: rows(p.choices, r => ({
       answer: text(r.answer),
       label: text(r.label)
-    }))
+    })),
+    answered: text(p.answered),
+    answer: text(p.answer)
   }),
   queue: p => ({
     total: number(p.total),
@@ -551,7 +566,8 @@ export function readTurns(result: JsonObject): Page<TurnRow> {
     current: r.current === true,
     leaf: r.leaf === true,
     stale: r.stale === true,
-    forked: r.forked === true
+    forked: r.forked === true,
+    compacted: r.compacted === true
   }));
 }
 

@@ -2,6 +2,7 @@
 
 import { Signal, type ISignal } from '@lumino/signaling';
 
+import { Lines, type KeyedLine, type Line } from './lines.js';
 import type { Link, Phase } from './link.js';
 import { Pager } from './pager.js';
 import {
@@ -26,27 +27,25 @@ import {
 /** `absent`: nbagent is not loaded in the kernel, or there is none. */
 export type SessionPhase = 'absent' | Exclude<Phase, 'lost'>;
 
-/** What was told last; an error is told at once by a screen reader. */
-export interface Line {
-  readonly text: string;
-  readonly error: boolean;
-}
-
 /** What happens in the world outside of the panel. */
 export interface SessionHost {
   /** Interrupt the kernel, as the stop button does. */
   interrupt: () => void;
   /** After how many milliseconds a stop that is not answered becomes an interrupt. */
   stopWaitMs: number;
-  /** For how many milliseconds a line that is no error stays; without it, until another comes. */
+  /** For how many milliseconds a line that is no error stays; without it, until the next turn. */
   lineStaysMs?: number;
+  /** Return what is told when another window has answered the question. */
+  answeredElsewhere?: (answer: string) => string;
 }
 
 /** Commands that run; the panel disables what would send them twice. */
 export type Busy = 'preview' | 'compact' | 'undo' | 'search' | 'revert';
 
 export class AgentSession {
-  constructor(private _host: SessionHost) {}
+  constructor(private _host: SessionHost) {
+    this._lines = new Lines(() => this._changed.emit(), _host.lineStaysMs);
+  }
 
   readonly catalog = new Pager<SkillRow>(
     async (start, count, text) => {
@@ -104,8 +103,31 @@ export class AgentSession {
     return this._link?.state ?? NOTHING;
   }
 
+  /** What was told last. */
   get line(): Line {
-    return this._line;
+    return this._lines.last;
+  }
+
+  /** A line for each press, oldest first. */
+  get lines(): readonly KeyedLine[] {
+    return this._lines.all;
+  }
+
+  /** Why the kernel would refuse a command as things stand; '' when it would not. */
+  refusal(name: string): string {
+    return this.state.session.refused.find(r => r.name === name)?.line ?? '';
+  }
+
+  /** Whether the connection to the kernel is lost for now. */
+  get offline(): boolean {
+    return this._offline;
+  }
+
+  set offline(offline: boolean) {
+    if (offline !== this._offline) {
+      this._offline = offline;
+      this._changed.emit();
+    }
   }
 
   get found(): SearchResult | null {
@@ -140,6 +162,11 @@ export class AgentSession {
   /** The hand-off note as it is edited. */
   get note(): string {
     return this._note;
+  }
+
+  /** An edited note that a new one took the place of; '' when there is none. */
+  get earlierNote(): string {
+    return this._earlierNote;
   }
 
   /** The whole text of the question that waits, when it was asked for. */
@@ -178,31 +205,40 @@ export class AgentSession {
     this._changed.emit();
   }
 
-  /** Say a line to the person. */
+  /** Say a line to the person that no command brought. */
   say(text: string, error = false): void {
-    this._line = { text, error };
-    clearTimeout(this._lineTimer);
-    if (text !== '' && !error && this._host.lineStaysMs !== undefined) {
-      this._lineTimer = setTimeout(() => this.say(''), this._host.lineStaysMs);
-    }
-    this._changed.emit();
+    this._lines.say(text, error);
+  }
+
+  /** Take a line away. */
+  closeLine(key: number): void {
+    this._lines.close(key);
   }
 
   // -------------------------------------------------------------- compaction
 
-  /** Have the hand-off note written, to be edited; nothing is changed. */
+  /**
+   * Have the hand-off note written, to be edited; nothing is changed.
+   *
+   * A note that is there stays, unless the conversation has left it behind; what was edited of it is kept then.
+   */
   async previewCompaction(focus = ''): Promise<void> {
+    if (this._preview !== null && this.outdated !== 'moved') {
+      return;
+    }
     let place: string | null = this._place();
     const reply = await this._only(
       'preview',
       'preview_compaction',
       { focus },
-      line => {
+      () => {
         place = null; // written when the turn has ended
-        this.say(line);
       }
     );
     if (reply !== null) {
+      if (this._preview !== null && this._note !== this._preview.note) {
+        this._earlierNote = this._note;
+      }
       this._preview = readCompaction(reply.result);
       this._previewOf = place;
       this._settle();
@@ -216,9 +252,15 @@ export class AgentSession {
     this._changed.emit();
   }
 
+  /** Put the note that was edited before into the field; what stands there takes its place. */
+  useEarlierNote(): void {
+    [this._note, this._earlierNote] = [this._earlierNote, this._note];
+    this._changed.emit();
+  }
+
   dropPreview(): void {
     this._preview = this._previewOf = null;
-    this._note = '';
+    this._note = this._earlierNote = '';
     this._changed.emit();
   }
 
@@ -278,9 +320,10 @@ export class AgentSession {
       () => this._host.interrupt(),
       this._host.stopWaitMs
     );
+    const key = this._lines.begin('stop');
     const reply = await link.run('stop', {}, () => undefined);
     clearTimeout(timer);
-    this.say(reply.line, reply.status === 'error');
+    this._lines.end(key, 'stop', reply);
   }
 
   /** Tell the running turn something; returns whether it was taken. */
@@ -302,6 +345,7 @@ export class AgentSession {
   }
 
   async answer(approval: string, answer: string): Promise<void> {
+    this._answeredHere = approval;
     await this._ask('answer', { approval, answer });
   }
 
@@ -361,8 +405,8 @@ export class AgentSession {
     const { catalog, tree, approval, turn } = this.state;
     if (this.phase === 'ready') {
       this._settle();
-      if (turn.status === 'running' && !this._running && !this._line.error) {
-        this.say(''); // it was of the turn before
+      if (turn.status === 'running' && !this._running) {
+        this._lines.keep(line => line.error || line.waits); // the others were of the turn before
       }
       this._running = turn.status !== 'idle';
       if (catalog.revision !== this._catalogRevision) {
@@ -375,6 +419,10 @@ export class AgentSession {
         this._turnsChanged.emit();
       }
       if (approval.approval !== this._approval) {
+        const { answered, answer } = approval;
+        if (answered !== '' && answered === this._approval) {
+          this._toldElsewhere(answered, answer);
+        }
         this._approval = approval.approval;
         this._question = '';
         this._asked.emit(approval.approval === '' ? '' : approval.tool);
@@ -394,10 +442,18 @@ export class AgentSession {
     this._found = this._opened = this._preview = null;
     this._previewOf = null;
     this._running = false;
-    this._note = '';
+    this._note = this._earlierNote = '';
     this._cells = new Map();
     this._cellsTicket++;
-    this._line = NO_LINE;
+    this._lines.keep(() => false);
+  }
+
+  /** Say that another window has answered, unless it was this one. */
+  private _toldElsewhere(answered: string, answer: string): void {
+    const line = this._host.answeredElsewhere?.(answer) ?? '';
+    if (answered !== this._answeredHere && line !== '') {
+      this.say(line);
+    }
   }
 
   /** Run a command of which one at a time makes sense. */
@@ -405,7 +461,7 @@ export class AgentSession {
     what: Busy,
     name: string,
     fields: JsonObject,
-    queued?: (line: string) => void
+    queued?: () => void
   ): Promise<Reply | null> {
     if (this._busy.has(what)) {
       return null;
@@ -424,17 +480,24 @@ export class AgentSession {
   private async _ask(
     name: string,
     fields: JsonObject,
-    queued: (line: string) => void = line => this.say(line)
+    queued: () => void = () => undefined
   ): Promise<Reply | null> {
     const link = this._link;
     if (link === null) {
       return null;
     }
-    const reply = await link.run(name, fields, queued);
+    const silent = QUIET.includes(name);
+    const key = silent ? 0 : this._lines.begin(name);
+    const reply = await link.run(name, fields, line => {
+      queued();
+      this._lines.wait(key, name, line);
+    });
     if (link !== this._link) {
       return null;
     }
-    if (reply.line !== '') {
+    if (!silent) {
+      this._lines.end(key, name, reply);
+    } else if (reply.line !== '') {
       this.say(reply.line, reply.status === 'error');
     }
     return reply.status === 'ok' ? reply : null;
@@ -446,14 +509,15 @@ export class AgentSession {
     if (link === null) {
       return Promise.resolve(false);
     }
+    const key = this._lines.another(); // each message is heard, or not, by itself
     return new Promise(resolve => {
       const queued = (line: string): void => {
-        this.say(line);
+        this._lines.wait(key, name, line);
         resolve(true);
       };
       void link.run(name, fields, queued).then(reply => {
-        if (link === this._link && reply.line !== '') {
-          this.say(reply.line, reply.status === 'error');
+        if (link === this._link) {
+          this._lines.end(key, name, reply);
         }
         resolve(reply.status === 'ok');
       });
@@ -461,20 +525,22 @@ export class AgentSession {
   }
 
   private _changed = new Signal<this, void>(this);
+  private _lines: Lines;
   private _asked = new Signal<this, string>(this);
   private _turnsChanged = new Signal<this, void>(this);
   private _link: Link | null = null;
-  private _line: Line = NO_LINE;
+  private _offline = false;
+  private _answeredHere = '';
   private _busy = new Set<Busy>();
   private _found: SearchResult | null = null;
   private _opened: ReadResult | null = null;
   private _preview: CompactionResult | null = null;
   private _note = '';
+  private _earlierNote = '';
   /** What the preview is of; null while that is not known. */
   private _previewOf: string | null = null;
   private _brokenOff = 0;
   private _running = false;
-  private _lineTimer: ReturnType<typeof setTimeout> | undefined;
   private _looking = false;
   private _question = '';
   private _approval = '';
@@ -484,5 +550,6 @@ export class AgentSession {
   private _cells: ReadonlyMap<string, TurnRow> = new Map();
 }
 
-const NO_LINE: Line = { text: '', error: false };
+/** Commands that a person does not press: they say nothing as a rule. */
+const QUIET: readonly string[] = ['page', 'question'];
 const NOTHING: PanelState = new StateReader().read({});

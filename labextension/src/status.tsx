@@ -40,7 +40,7 @@ export class GaugeStatus extends ReactWidget {
           ? ''
           : trans.__('runs');
     const said = trans.__(
-      'Agent: context %1 % used (%2 tokens), %3',
+      'Agent: context %1 % used (%2 tokens), session cost %3',
       share,
       tokens(gauge.usedTokens),
       dollars(gauge.costUsd)

@@ -31,6 +31,7 @@ export function desk(ready = true, lineStaysMs?: number): Desk {
   const session = new AgentSession({
     interrupt: () => interrupts++,
     stopWaitMs: 5,
+    answeredElsewhere: answer => `answered elsewhere: ${answer}`,
     ...(lineStaysMs === undefined ? {} : { lineStaysMs })
   });
   session.connect(link);

@@ -197,6 +197,40 @@ test('turns say in words whether they are stale, forked, or where one is', async
   );
 });
 
+test('turns of the same number are told apart by their names, and compacted ones by a word', async () => {
+  const { session, answer } = desk();
+  const page = list(bundle('commands').exchanges).find(
+    e => obj(e.command).name === 'page' && obj(e.command).of === 'tree'
+  );
+  void session.tree.want();
+  await answer({ result: obj(obj(page?.reply).result) });
+  const markup = drawn(session);
+  for (const row of session.tree.rows) {
+    assert.ok(markup.includes(`>${row.turn}</code>`));
+    assert.ok(
+      markup.includes(`"Go back to turn ${row.number} · ${row.turn}: `)
+    );
+  }
+  assert.equal(
+    markup.split('>compacted<').length - 1,
+    session.tree.rows.filter(row => row.compacted).length
+  );
+  assert.match(markup, /6 turns, 4 on this branch/);
+});
+
+test('Compact is not offered where the kernel would refuse it, and says why', () => {
+  const { link, session } = desk();
+  assert.match(drawn(session), /aria-disabled="false"[^>]*>Compact …</);
+  const refused = [{ name: 'preview_compaction', line: 'A recording plays.' }];
+  link.receive({ kind: 'delta', seq: 1, parts: { session: { refused } } });
+  const markup = drawn(session);
+  assert.match(
+    markup,
+    /aria-disabled="true" aria-describedby="nbagent-compact-refused" title="A recording plays."/
+  );
+  assert.match(markup, /id="nbagent-compact-refused"[^>]*>A recording plays.</);
+});
+
 test('a branch that was left is indented', () => {
   const row = (turn: string, parent: string, aside = false): JsonObject => ({
     turn,
@@ -294,7 +328,7 @@ test('a preview that the conversation has left behind cannot be applied', async 
   await answer({ result: obj(preview?.reply).result ?? null });
   const apply = (): string =>
     /<button[^>]*>Apply</.exec(drawn(session))?.[0] ?? '';
-  assert.match(drawn(session), /for the note as the model wrote it/);
+  assert.match(drawn(session), /with the note as the model wrote it/);
   assert.doesNotMatch(apply(), /disabled/);
   link.receive({
     kind: 'delta',
@@ -356,7 +390,7 @@ test('the queue and the sources of skills are said in words', async () => {
   void session.catalog.want();
   await answer({ result: { revision: 1, total: 1, rows: [skill] } });
   const markup = drawn(session);
-  assert.match(markup, /write the hand-off note, change permissions or policy/);
+  assert.match(markup, /Write the hand-off note, Change permissions or policy/);
   assert.match(markup, />hidden from the model<.*your own · switched off/);
   assert.doesNotMatch(markup, /managed|a\.b = false|preview compaction/);
 });

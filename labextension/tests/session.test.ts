@@ -221,3 +221,118 @@ test('a line goes by itself, at the next turn, and when it is closed; an error s
   session.say('');
   assert.equal(session.line.text, '');
 });
+
+test('each of several queued commands has its line, and keeps it until it is done', async () => {
+  const { link, session, sent } = desk();
+  const reply = async (
+    name: string,
+    status: string,
+    line: string
+  ): Promise<void> => {
+    const id = sent.find(m => m.name === name)?.id ?? '';
+    link.receive({ kind: 'reply', id, status, line, result: null });
+    await settled();
+  };
+  void session.undoCompaction();
+  void session.revert('77aa01bc');
+  void session.set({ mode: 'plan' });
+  for (const name of ['undo', 'revert', 'set']) {
+    await reply(name, 'queued', 'A turn runs; this is done when it ends.');
+  }
+  assert.deepEqual(
+    session.lines.map(line => [line.name, line.waits]),
+    [
+      ['undo', true],
+      ['revert', true],
+      ['set', true]
+    ]
+  );
+  await reply('undo', 'error', 'there is no compaction to take back');
+  await reply('revert', 'ok', 'The conversation is at the end of turn 1.');
+  assert.deepEqual(
+    session.lines.map(line => [line.name, line.waits, line.error]),
+    [
+      ['set', true, false],
+      ['undo', false, true],
+      ['revert', false, false]
+    ]
+  );
+  link.receive({
+    kind: 'delta',
+    seq: 1,
+    parts: { turn: { status: 'running' } }
+  });
+  assert.deepEqual(
+    session.lines.map(line => line.name),
+    ['set', 'undo'] // what is done was of the turn before
+  );
+  const key = session.lines[1]?.key ?? 0;
+  session.closeLine(key);
+  assert.deepEqual(
+    session.lines.map(line => line.name),
+    ['set']
+  );
+});
+
+test('a preview that was paid stays until it is dismissed, applied or out of date', async () => {
+  const { link, session, sent, answer } = desk();
+  const asked = (): number =>
+    sent.filter(m => m.name === 'preview_compaction').length;
+  void session.previewCompaction();
+  await answer({ result: PREVIEW.result ?? null });
+  session.editNote('mine');
+  await session.previewCompaction(); // the palette, or a shortcut
+  assert.equal(asked(), 1);
+  assert.equal(session.note, 'mine');
+  link.receive({ kind: 'delta', seq: 1, parts: { tree: { leaf: 'new' } } });
+  void session.previewCompaction();
+  assert.equal(asked(), 2);
+  assert.equal(session.note, 'mine'); // until the new one is there
+  const note = 'another note';
+  await answer({ result: { ...obj(PREVIEW.result), note } });
+  assert.deepEqual([session.note, session.earlierNote], [note, 'mine']);
+  session.useEarlierNote();
+  assert.deepEqual([session.note, session.earlierNote], ['mine', note]);
+  session.dropPreview();
+  assert.equal(session.earlierNote, '');
+});
+
+test('a note that nobody edited gives its place to the new one', async () => {
+  const { link, session, answer } = desk();
+  void session.previewCompaction();
+  await answer({ result: PREVIEW.result ?? null });
+  link.receive({ kind: 'delta', seq: 1, parts: { tree: { leaf: 'new' } } });
+  void session.previewCompaction();
+  await answer({ result: { ...obj(PREVIEW.result), note: 'another' } });
+  assert.deepEqual([session.note, session.earlierNote], ['another', '']);
+});
+
+test('what the kernel would refuse is known with its reason', () => {
+  const { link, session } = desk();
+  assert.equal(session.refusal('preview_compaction'), '');
+  const refused = [{ name: 'preview_compaction', line: 'A recording plays.' }];
+  link.receive({ kind: 'delta', seq: 1, parts: { session: { refused } } });
+  assert.equal(session.refusal('preview_compaction'), 'A recording plays.');
+  assert.equal(session.refusal('undo'), '');
+});
+
+test('an answer that another window gave is told, one of this window is not', async () => {
+  const { link, session, answer } = desk();
+  const shown = (seq: number, approval: string, answered: string): void =>
+    link.receive({
+      kind: 'delta',
+      seq,
+      parts: { approval: { approval, tool: 'python', answered, answer: 'Yes' } }
+    });
+  shown(1, 'q1', '');
+  shown(2, '', 'q1');
+  assert.equal(session.line.text, 'answered elsewhere: Yes');
+  session.say('');
+  shown(3, 'q2', 'q1');
+  void session.answer('q2', 'y');
+  await answer({ line: '' });
+  shown(4, '', 'q2');
+  shown(5, 'q3', 'q2');
+  shown(6, '', 'q2'); // stopped, or asked below the cell
+  assert.equal(session.line.text, '');
+});

@@ -182,7 +182,7 @@ class ToolBegan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolEnded:
-    """A tool call is over; `text` is what the model sees, bounded."""
+    """A tool call is over; `text` is what the model sees, bounded. `stopped`: by the person, and the turn goes on."""
 
     kind: ClassVar[Literal["tool_ended"]] = "tool_ended"
     call_id: str
@@ -191,6 +191,7 @@ class ToolEnded:
     status: ResultStatus
     text: str
     duration_s: float
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

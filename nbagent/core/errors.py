@@ -14,6 +14,7 @@
     │   ├── NotInteractive     a question had to be asked and nobody can answer
     │   └── PolicyError        an unknown policy, or a number it does not have
     ├── ToolError            the model acts: becomes a tool result marked as an error
+    │   └── ToolStopped        the person stopped what the tool did, and the turn goes on
     └── BrokenPath           the developer acts: a path of entries is not a path
 
 A message of a UserError has three parts: what was wrong with the value quoted, where, what to do.
@@ -95,6 +96,10 @@ class PolicyError(UserError):
 
 class ToolError(NbAgentError):
     """The model acts: the text becomes a tool result marked as an error."""
+
+
+class ToolStopped(ToolError):
+    """The person stopped what the tool did, and the turn goes on: people are told "stopped", not "failed"."""
 
 
 class BrokenPath(NbAgentError):

@@ -40,7 +40,7 @@ def facts_line(model: str, policy: str, window_tokens: int, *, session: str, tur
     """Return the line itself."""
     parts = [
         f"nbagent {__version__}: {model}", f"policy {policy}", f"window {window_tokens:,} tokens",
-        f"session {session}", counted(turns, "turn"), counted(skills, "skill"),
+        f"session {session}", counted(turns, "turn") + (" on this branch" if turns else ""), counted(skills, "skill"),
     ]  # fmt: skip
     return " · ".join(parts)
 

@@ -204,7 +204,7 @@ class TurnPicture:
         if (item := self._tool(event.call_id)) is None:
             item = ToolItem(event.call_id, event.name, event.summary)
             self.items.append(item)
-        item.status = STATUS_WORDS.get(event.status, event.status)
+        item.status = "stopped" if event.stopped else STATUS_WORDS.get(event.status, event.status)
         item.text, item.duration_s = event.text, event.duration_s
 
     def _done(self, event: TurnDone) -> None:

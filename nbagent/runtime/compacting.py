@@ -29,6 +29,11 @@ WAITS: Final = (
     "waits until the agent has answered without calling a tool, since the thinking of the open tool loop is bound to "
     "what stands before it"
 )
+NO_CONVERSATION: Final = "there is no conversation yet; run a %%agent cell first"
+NO_NOTE_IN_REPLAY: Final = (
+    "a recording plays, so no model can write a note; write it yourself below a line `%%context note`, or compact in a "
+    "live session"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +57,7 @@ async def compact(
         MissingKey: a note is needed and no model can be called.
     """
     if session.cassette is not None and edited is None:
-        raise UsageProblem(
-            "a recording plays, so no model can write a note; write it yourself below a line `%%context note`, or "
-            "compact in a live session"
-        )
+        raise UsageProblem(NO_NOTE_IN_REPLAY)
     start = _start(session)
     if edited is None:
         named = await session.ready_model(session.model_name or start.model)
@@ -72,6 +74,13 @@ async def compact(
     engine = runner.engine(named, current, focus=focus, edited=edited, flush=flush)
     result = await driver.run(compact_by_hand(ViewFold(runner.writer.tree.path()), engine))
     return replace(result, applied=result.applied and not dry_run)
+
+
+def no_note_now(session: Session | None) -> str:
+    """Return why no note can be written for a compaction as things stand, "" when one can; cheap."""
+    if session is None or not any(isinstance(e.body, TurnStart) for e in session.tree.path()):
+        return NO_CONVERSATION
+    return NO_NOTE_IN_REPLAY if session.cassette is not None else ""
 
 
 def undo(session: Session) -> Undone:
@@ -236,7 +245,7 @@ def measured_for(session: Session, start: TurnStart) -> NamedModel:
 def _start(session: Session) -> TurnStart:
     start = ViewFold(session.tree.path()).view().turn
     if start is None:
-        raise UsageProblem("there is no conversation yet; run a %%agent cell first")
+        raise UsageProblem(NO_CONVERSATION)
     return start
 
 

@@ -338,5 +338,6 @@ class Driver:
             ToolEnded(
                 call_id=body.call_id, name=body.name, summary="", status=body.status,
                 text=self.beginning(joined_text(body.content), SHOWN_CHARS), duration_s=body.duration_s,
+                stopped=body.status == "error" and body.meta.get("stopped") is True,
             )
         )  # fmt: skip

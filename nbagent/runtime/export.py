@@ -153,7 +153,8 @@ def _answer(turn: ExportedTurn, result: ToolResult) -> None:
     """Put a result into the call it answers: the last of that id, since ids may come again."""
     for item in reversed(turn.items):
         if item.kind == "call" and item.call_id == result.call_id:
-            item.text, item.status, item.images = joined_text(result.content), result.status, images_of(result.content)
+            item.text, item.images = joined_text(result.content), images_of(result.content)
+            item.status = "stopped" if result.meta.get("stopped") is True else result.status
             return
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from nbagent.core.entries import ResultStatus, ToolResult
-from nbagent.core.errors import JournalUnwritable, ToolError, one_line
+from nbagent.core.errors import JournalUnwritable, ToolError, ToolStopped, one_line
 from nbagent.core.messages import ToolCall, canonical, text_block
 from nbagent.tools.kernel_types import CodeCancelled
 from nbagent.tools.output import cap_text, clean_text
@@ -110,6 +110,8 @@ class Toolbox:
             return _result(call, tool, output, context)
         except JournalUnwritable:
             raise  # the full text cannot be kept: the turn ends with the line that says so
+        except ToolStopped as stopped_by_person:
+            return replace(_error(call, str(stopped_by_person)), meta={"stopped": True})
         except ToolError as error:
             return _error(call, str(error))
         except CodeCancelled as stopped:

@@ -6,9 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nbagent.core.budget import Usage
-from nbagent.core.entries import AssistantMessage, Entry, LeafMoved, ToolResult, TurnStart, UsageReported, UserMessage
+from nbagent.core.entries import (
+    AssistantMessage,
+    Compaction,
+    Entry,
+    LeafMoved,
+    ToolResult,
+    TurnStart,
+    UsageReported,
+    UserMessage,
+)
+from nbagent.core.in_force import summarises
 from nbagent.core.messages import ToolCall, tool_calls
 from nbagent.core.tree import SessionTree, TurnNode
+from nbagent.core.view import build_view
 from nbagent.runtime.matching import stale_turns
 
 
@@ -16,7 +27,8 @@ from nbagent.runtime.matching import stale_turns
 class TurnFacts:
     """One turn. `number` counts along the path to it, from 1; `parent` is the turn before it there.
 
-    `outcome` is "running" for a turn without an end. `tokens` is the size of its last request, measured.
+    `outcome` is "running" for a turn without an end. `tokens` is the size of its last request, measured. `compacted`:
+    a hand-off note stands in the place of its prompt now.
     """
 
     turn: str
@@ -35,6 +47,7 @@ class TurnFacts:
     current: bool
     leaf: bool
     stale: bool
+    compacted: bool = False
 
 
 def turn_facts(tree: SessionTree) -> tuple[TurnFacts, ...]:
@@ -54,12 +67,13 @@ def turn_facts(tree: SessionTree) -> tuple[TurnFacts, ...]:
             entries[above].append(entry)
     nodes = tree.turns()
     stale = _stale(nodes, parents, _replaced_by_hand(tree, nodes, parents))
+    compacted = _compacted(tree.path())
     current = [n.turn for n in nodes if n.current]
     leaf = current[-1] if current else None
     return tuple(
         _facts(
             entries[n.turn], number=numbers[n.turn], parent=parents[n.turn], current=n.current, leaf=n.turn == leaf,
-            stale=n.turn in stale, outcome=n.end.outcome if n.end else "running",
+            stale=n.turn in stale, compacted=n.turn in compacted, outcome=n.end.outcome if n.end else "running",
             message=n.end.message if n.end else "", duration_s=n.end.duration_s if n.end else 0.0,
         )
         for n in nodes
@@ -69,6 +83,23 @@ def turn_facts(tree: SessionTree) -> tuple[TurnFacts, ...]:
 def numbered(tree: SessionTree, turn: str) -> str:
     """Return a turn by number and name, such as "4 · 77aa01bc", as a tree shows it."""
     return next((f"{f.number} · {f.turn}" for f in turn_facts(tree) if f.turn == turn), turn)
+
+
+def _compacted(path: Sequence[Entry]) -> frozenset[str]:
+    """Return the turns of a path whose prompt the model reads no more, since a compaction in force replaced it."""
+    if not any(isinstance(e.body, Compaction) or summarises(e.body) for e in path):
+        return frozenset()
+    view = build_view(path)
+    if view.compaction is None:
+        return frozenset()
+    seen = {p.entry_id for p in view.pieces} - view.unread
+    turn, hidden = "", set[str]()
+    for entry in path:
+        if isinstance(entry.body, TurnStart):
+            turn = entry.body.turn
+        elif isinstance(entry.body, UserMessage) and entry.id not in seen:
+            hidden.add(turn)
+    return frozenset(hidden)
 
 
 def _replaced_by_hand(
@@ -97,8 +128,8 @@ def _stale(
 
 
 def _facts(
-    group: Sequence[Entry], *, number: int, parent: str | None, current: bool, leaf: bool, stale: bool, outcome: str,
-    message: str, duration_s: float,
+    group: Sequence[Entry], *, number: int, parent: str | None, current: bool, leaf: bool, stale: bool,
+    compacted: bool, outcome: str, message: str, duration_s: float,
 ) -> TurnFacts:  # fmt: skip
     start = group[0].body
     assert isinstance(start, TurnStart)
@@ -108,6 +139,7 @@ def _facts(
         message=message, model=start.model, steps=sum(1 for e in group if isinstance(e.body, AssistantMessage)),
         calls=calls_of(group), tokens=Usage.from_wire(usages[-1].usage).context_tokens if usages else 0,
         cost_usd=sum(u.cost_usd for u in usages), duration_s=duration_s, current=current, leaf=leaf, stale=stale,
+        compacted=compacted,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nbagent.core.entries import Approval, Body, Entry, SkillUse, ToolResult, TurnStart, UserMessage
-from nbagent.core.errors import JournalDamaged, ToolError
+from nbagent.core.errors import JournalDamaged, ToolError, ToolStopped
 from nbagent.core.messages import ToolCall, joined_text
 from nbagent.runtime.rules import Rules
 from nbagent.runtime.skilling import SessionSkills
@@ -50,7 +50,7 @@ class Forked:
 class Taken:
     """A skill taken: its text as the model reads it, what is to be written, and whether it ran by itself.
 
-    `failed` says why a fork has no answer, "" for one that came to its end.
+    `failed` says why a fork has no answer, "" for one that came to its end; `stopped` that the person ended it.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Taken:
     allowed_tools: tuple[str, ...]
     bodies: tuple[Body, ...]
     failed: str = ""
+    stopped: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,7 +100,8 @@ class TurnSkills:
         taken = await self.take(name, arguments, by_model=True, why=request_of(self.path()), call_id=call_id)
         self._pending[call_id] = taken.bodies
         if taken.failed:
-            raise ToolError(f"skill {taken.name!r} did not come to its end: {taken.failed}")
+            kind = ToolStopped if taken.stopped else ToolError
+            raise kind(f"skill {taken.name!r} did not come to its end: {taken.failed}")
         return SkillRun(
             name=taken.name, text=taken.text, tokens=taken.tokens, forked=taken.forked,
             allowed_tools=taken.allowed_tools,
@@ -129,6 +131,7 @@ class TurnSkills:
             name=invocation.skill.name, text=answer, tokens=tokens, forked=forked is not None,
             allowed_tools=rules.allow, bodies=(*asked, *usage, use),
             failed=forked.message if forked is not None and forked.outcome != "completed" else "",
+            stopped=forked is not None and forked.outcome == "stopped",
         )  # fmt: skip
 
     async def _outputs(self, invocation: Invocation, call_id: str, asked: list[Body]) -> Any:

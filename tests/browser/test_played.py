@@ -333,7 +333,7 @@ _CONTRAST = """panel => {
 
 def test_a_way_back_by_keyboard_keeps_the_focus(window: Window, place: str) -> None:
     notebook = played(window, place)
-    button = window.part("Turns").get_by_role("button", name="Go back to turn 3: Plot it by month")
+    button = window.part("Turns").get_by_role("button", name="Go back to turn 3 · 77aa01bc: Plot it by month")
     button.focus()
     window.page.keyboard.press("Enter")
     window.panel.get_by_text("did revert").wait_for()

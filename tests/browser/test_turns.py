@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tests.browser.desk import LONG, Notebook, Service, Window, endless, until
@@ -73,7 +74,7 @@ def test_a_cell_run_again_makes_later_turns_stale_and_a_click_brings_them_back(
     third.filter(has_text="stale").wait_for()
     row = window.part("Turns").get_by_role("listitem").filter(has_text="Third question")
     row.get_by_text("stale", exact=True).wait_for()
-    row.get_by_role("button", name="Go back to turn 3: Third question").click()
+    row.get_by_role("button", name=re.compile("Go back to turn 3 .*: Third question")).click()
     row.get_by_text("here", exact=True).wait_for()
     window.part("Turns").get_by_role("listitem").filter(has_text="Second question").get_by_text(
         "stale", exact=True
@@ -119,15 +120,17 @@ def test_compaction_with_an_edited_note_is_applied_and_undone(
     note = part.get_by_role("textbox", name="Hand-off note, to be edited")
     note.wait_for()
     assert "Answer questions about ports." in note.input_value()
-    part.get_by_text("Loss report:").wait_for()
+    part.get_by_text("Loss report").wait_for()
     note.fill(note.input_value() + "\nThe person likes harbours.")
     part.get_by_role("button", name="Apply").click()
     window.panel.get_by_text("The conversation was compacted").wait_for()
     until(lambda: used(window) < before)
     part.get_by_text("In force:").wait_for()
+    turn(window, 1).get_by_text("compacted", exact=True).wait_for()  # a note stands in its place
     part.get_by_role("button", name="Undo").click()
     until(lambda: used(window) >= before)
     part.get_by_text("No compaction is in force.").wait_for()
+    turn(window, 1).get_by_text("compacted", exact=True).wait_for(state="detached")
 
 
 def test_the_edited_note_is_what_the_model_gets(notebook: Notebook, window: Window, service: Service) -> None:
@@ -225,3 +228,104 @@ def test_a_cell_that_is_the_agents_no_more_loses_its_mark(notebook: Notebook, wi
     mark.wait_for(state="detached")
     notebook.page.evaluate(write, [notebook.path, "%%agent\nFirst question"])
     mark.filter(has_text="Turn 1").wait_for()
+
+
+def test_before_the_first_turn_the_gauge_shows_what_a_turn_would_send(
+    notebook: Notebook, window: Window, place: str, service: Service
+) -> None:
+    asked = len(service.fake.requests)
+    table = window.part("Context").get_by_role("table", name="What the context holds, in tokens")
+    for name in ("system", "tools", "skills"):
+        table.get_by_role("row", name=re.compile(f"{name} [1-9]")).wait_for()
+    window.part("Context").get_by_text(re.compile("Compacts at")).wait_for()
+    assert "–" not in window.part("Context").locator("dd").first.inner_text()  # the threshold
+    assert used(window) > 0
+    assert len(service.fake.requests) == asked
+    assert not (window.folder / place / ".nbagent" / "sessions").exists()
+    window.part("Turns").get_by_text("No turn yet").wait_for()
+    compact = window.part("Compaction").get_by_role("button", name="Compact …")
+    assert compact.get_attribute("aria-disabled") == "true"
+    window.part("Compaction").get_by_text("There is no conversation yet").wait_for()
+    notebook.run(1)
+    until(lambda: compact.get_attribute("aria-disabled") == "false")
+
+
+def test_pressed_in_mid_turn_a_search_is_done_at_once_and_what_changes_the_conversation_when_the_turn_ends(
+    notebook: Notebook, window: Window, place: str, service: Service
+) -> None:
+    memory = window.folder / place / ".nbagent" / "memory"
+    memory.mkdir(parents=True, exist_ok=True)
+    (memory / "2026-03-02.md").write_text("# Ports\n\nThe database listens on port 5433.\n", encoding="utf-8")
+    service.replies.extend([reply(LONG * 12), reply(LONG * 12)])
+    notebook.run(1, 2)
+    service.replies.extend([endless(), reply("## Goal\nAnswer questions about ports.")])
+    notebook.start(3)
+    stop = window.panel.get_by_role("button", name="Stop", exact=True)
+    stop.wait_for()
+    until(lambda: window.panel.get_by_text("listens between cells only").count() == 0)  # it delivers
+    part = window.part("Memory")
+    part.get_by_role("searchbox", name="Search memory").fill("which port does the database use")
+    part.get_by_role("button", name="Search").click()
+    part.get_by_role("list", name="Memory results").get_by_text("port 5433").first.wait_for()
+    compaction = window.part("Compaction")
+    compaction.get_by_role("button", name="Compact …").click()
+    window.panel.get_by_role("combobox", name="Permissions").select_option("plan")
+    lines = window.panel.get_by_role("status", name="Messages")
+    lines.get_by_text("Write the hand-off note: A turn runs; this is done when it ends.").wait_for()
+    lines.get_by_text("Change permissions or policy: A turn runs; this is done when it ends.").wait_for()
+    window.panel.get_by_text("Waiting for the turn to end: Write the hand-off note, Change permissions").wait_for()
+    assert stop.is_visible()
+    assert compaction.get_by_role("textbox").count() == 0
+    stop.click()
+    notebook.wait()
+    note = compaction.get_by_role("textbox", name="Hand-off note, to be edited")
+    note.wait_for()
+    assert "Answer questions about ports." in note.input_value()
+    lines.get_by_text("From the next turn on: permissions plan.").wait_for()
+    window.panel.get_by_text("Waiting for the turn to end").wait_for(state="detached")
+
+
+def test_a_note_that_was_edited_is_kept_when_the_conversation_has_moved_and_it_is_written_again(
+    notebook: Notebook, window: Window, service: Service
+) -> None:
+    service.replies.extend([reply(LONG * 12), reply(LONG * 12)])
+    notebook.run(1, 2)
+    part = window.part("Compaction")
+    service.replies.append(reply("## Goal\nThe first."))
+    part.get_by_role("button", name="Compact …").click()
+    note = part.get_by_role("textbox", name="Hand-off note, to be edited")
+    note.fill("## Goal\nAs the person wrote it.")
+    service.replies.append(reply("fine"))
+    notebook.run(3)
+    part.get_by_text("Out of date: the conversation has moved since.").wait_for()
+    service.replies.append(reply("## Goal\nThe second."))
+    part.get_by_role("button", name="Write again").click()
+    until(lambda: "The second." in note.input_value())
+    part.get_by_text("As the person wrote it.").wait_for()
+    part.get_by_role("button", name="Swap the two notes").click()
+    assert note.input_value() == "## Goal\nAs the person wrote it."
+    part.get_by_role("button", name="Apply").click()
+    window.panel.get_by_text("The conversation was compacted").wait_for()
+
+
+def test_compact_is_not_offered_while_a_recording_plays(window: Window, place: str) -> None:
+    cells = (
+        "%load_ext nbagent", "%agent record cassettes/talk.json", "%%agent\nFirst question", "%agent record stop",
+        "%agent replay cassettes/talk.json", "%agent replay stop",
+    )  # fmt: skip
+    notebook = window.notebook(f"{place}/notes.ipynb", *cells)
+    window.command("nbagent:open")
+    notebook.run(0, 1, 2, 3)
+    button = window.part("Compaction").get_by_role("button", name="Compact …")
+    until(lambda: button.get_attribute("aria-disabled") == "false")
+    notebook.run(4, 2)
+    until(lambda: "recording plays" in (button.get_attribute("title") or ""))
+    assert button.get_attribute("aria-disabled") == "true"
+    window.part("Compaction").get_by_text("A recording plays, so no model can write a note").wait_for()
+    palette = "() => [jupyterapp.commands.isEnabled('nbagent:compact'), jupyterapp.commands.caption('nbagent:compact')]"
+    enabled, caption = window.page.evaluate(palette)
+    assert (enabled, "recording plays" in caption) == (False, True)
+    button.click(force=True)
+    assert window.panel.get_by_role("alert").count() == 0
+    notebook.run(5, 2)
+    until(lambda: button.get_attribute("aria-disabled") == "false")

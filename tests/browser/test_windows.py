@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 from typing import Any
 
 from tests.browser.desk import Notebook, Service, Window, endless, until
-from tests.fakes.messages_api import reply
+from tests.fakes.messages_api import call, reply
 
 NOT_LOADED = "nbagent is not loaded in this notebook"
 LOAD = "%load_ext nbagent"
@@ -142,7 +144,7 @@ def test_two_windows_on_one_notebook_show_the_same(notebook: Notebook, window: W
     for each in (window, another):
         turns(each).filter(has_text="Second question").wait_for()
     row = turns(another).filter(has_text="First question")
-    row.get_by_role("button", name="Go back to turn 1: First question").click()
+    row.get_by_role("button", name=re.compile("Go back to turn 1 .*: First question")).click()
     for each in (window, another):
         turns(each).filter(has_text="First question").get_by_text("here", exact=True).wait_for()
     assert another.panel.get_by_text("The conversation is at the end of turn").count() == 1
@@ -178,3 +180,83 @@ def test_a_renamed_notebook_keeps_its_conversation(notebook: Notebook, window: W
     notebook.run(2)
     turns(window).filter(has_text="Second question").wait_for()
     assert turns(window).count() == 2
+
+
+def test_a_connection_that_drops_and_comes_back_is_followed(another: Window, place: str, service: Service) -> None:
+    sockets: list[Any] = []
+    cut = False
+
+    def through(socket: Any) -> None:
+        if cut:
+            socket.close(code=1012)
+            return
+        socket.connect_to_server()
+        sockets.append(socket)
+
+    another.page.route_web_socket(re.compile("/api/kernels/.*/channels"), through)
+    another.load()
+    notebook = another.notebook(f"{place}/notes.ipynb", LOAD, "%%agent\nFirst question", "%%agent\nSecond question")
+    another.command("nbagent:open")
+    notebook.run(0)
+    service.replies.append(reply("word " * 600, delta_size_chars=30, delta_delay_s=0.05))
+    notebook.start(1)
+    another.panel.get_by_role("button", name="Stop", exact=True).wait_for()
+    cut = True
+    for socket in sockets:
+        socket.close(code=1012)  # as a server that restarts does; 1000 and 1001 are a farewell
+    lost = another.panel.get_by_text("The connection to the kernel is lost")
+    lost.wait_for()
+    cut = False
+    lost.wait_for(state="detached")
+    notebook.wait()
+    turns(another).filter(has_text="First question").get_by_text("completed").wait_for()
+    assert another.panel.get_by_role("button", name="Stop", exact=True).count() == 0
+    notebook.run(2)
+    turns(another).filter(has_text="Second question").wait_for()
+    notebook.close()
+
+
+def test_of_two_windows_the_first_answer_counts_and_the_other_says_that_it_was_answered(
+    notebook: Notebook, window: Window, another: Window, service: Service
+) -> None:
+    notebook.page.evaluate("async (path) => { await books[path].context.save() }", notebook.path)
+    twin = another.notebook(notebook.path)
+    another.command("nbagent:open")
+    window.panel.get_by_role("combobox", name="Permissions").select_option("ask")
+    until(lambda: another.panel.get_by_role("combobox", name="Permissions").input_value() == "ask")
+    service.replies.extend([reply(call("python", {"code": "print(6 * 7)"})), "It is 42."])
+    notebook.start(1)
+    questions = [each.panel.get_by_role("group", name="The agent asks: python") for each in (window, another)]
+    for question in questions:
+        question.get_by_text("print(6 * 7)").wait_for()
+    questions[1].get_by_role("button", name="Yes", exact=True).click()
+    window.panel.get_by_text("Another window has answered the question: Yes.").wait_for()
+    for question in questions:
+        question.wait_for(state="detached")
+    notebook.wait()
+    assert "It is 42." in notebook.text(1)
+    assert another.panel.get_by_text("Another window has answered").count() == 0
+    another.page.evaluate("(path) => { books[path].context.model.dirty = false; books[path].dispose() }", twin.path)
+
+
+def test_a_saved_notebook_that_is_opened_without_a_kernel_shows_answer_and_report(
+    window: Window, another: Window, place: str, service: Service
+) -> None:
+    service.replies.append("The answer is **42**.")
+    notebook = window.notebook(f"{place}/notes.ipynb", LOAD, "%%agent\nFirst question", "%context")
+    notebook.run(0, 1, 2)
+    notebook.page.evaluate("async (path) => { await books[path].context.save() }", notebook.path)
+    saved = json.loads((window.folder / notebook.path).read_text(encoding="utf-8"))
+    saved["metadata"] = {"kernelspec": {"name": "gone", "display_name": "Gone", "language": "gone"}}
+    (window.folder / place / "saved.ipynb").write_text(json.dumps(saved), encoding="utf-8")
+    page = another.page
+    page.evaluate("(path) => { void jupyterapp.commands.execute('docmanager:open', {path}) }", f"{place}/saved.ipynb")
+    page.locator(".jp-Dialog").get_by_role("button", name="No Kernel").click()
+    cells = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
+    cells.nth(1).get_by_text("The answer is 42.").wait_for()
+    assert cells.nth(1).locator("strong", has_text="42").count() == 1  # HTML, also where the notebook is not trusted
+    report = cells.nth(2)
+    report.get_by_text(re.compile(r"level \d+ of 10")).first.wait_for()
+    assert report.get_by_role("table").get_by_text("tools", exact=True).count() == 1
+    another.command("nbagent:open")
+    another.panel.get_by_text(NOT_LOADED).wait_for()

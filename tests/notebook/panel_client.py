@@ -11,7 +11,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
 from nbagent.notebook.panel.comms import TARGET
-from nbagent.notebook.panel.protocol import merged
+from nbagent.notebook.panel.deltas import merged
 from tests.notebook.kernel_harness import Kernel
 
 WAIT_S = 20

@@ -73,7 +73,7 @@ def test_loading_twice_and_reloading_keep_the_conversation(kernel: AgentKernel, 
         assert not (tmp_path / ".nbagent").exists()
         kernel.run(agent("one"), cell_id="a")
         assert "already loaded" in kernel.run("%load_ext nbagent").stream()
-        assert " · 1 turn · " in kernel.run("%reload_ext nbagent").stream()
+        assert " · 1 turn on this branch · " in kernel.run("%reload_ext nbagent").stream()
         kernel.run(agent("two"), cell_id="b")
         assert len(sent(fake)[-1]["messages"]) == 3
 
@@ -118,7 +118,7 @@ def test_a_damaged_journal_is_counted_in_the_line(kernel: AgentKernel, tmp_path:
         with journal.open("ab") as fh:
             fh.write(b'{"v":1,"seq":99,"id":"to')
         line = kernel.run("%load_ext nbagent").stream()
-        assert "1 turn · " in line
+        assert "1 turn on this branch · " in line
         assert "1 problem, see %agent" in line
         assert "torn" in shown(kernel.run("%agent"))
 

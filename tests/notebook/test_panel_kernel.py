@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nbagent.notebook.panel.protocol import MAX_DELTA_BYTES, size_bytes
+from nbagent.notebook.panel.deltas import MAX_DELTA_BYTES, size_bytes
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply
 from tests.fakes.replies import stall_before_headers
 from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, texts
@@ -214,9 +214,13 @@ def test_a_compaction_is_shown_edited_applied_and_taken_back(kernel: AgentKernel
         assert "keep the WORDS list" in applied["result"]["note"]
         now = panel.until(lambda p: p["compaction"]["entry"] != "" and p["gauge"]["used_tokens"] < before)
         after = now["gauge"]["used_tokens"]
+        rows = panel.ask("page", of="tree")["result"]["rows"]
+        assert rows[0]["compacted"]  # a note stands in its place
+        assert "compacted" in shown(kernel.run("%agent tree")).splitlines()[0]
         requests = len(fake.requests)
         assert panel.ask("undo")["status"] == "ok"
         panel.until(lambda p: p["compaction"]["entry"] == "" and p["gauge"]["used_tokens"] > after)
+        assert not any(r["compacted"] for r in panel.ask("page", of="tree")["result"]["rows"])
         assert len(fake.requests) == requests
         assert "keep the WORDS list" not in str(sent(fake)[-1])
         assert "after" in shown(kernel.run(agent("and now")))
@@ -488,6 +492,8 @@ def test_a_sub_agent_is_seen_told_something_and_stopped_beside_the_cell(kernel: 
         assert "Not heard, look-at-logs had ended: And warnings." in shown(result)
         assert result.status == "ok"
         assert "I go on without it." in shown(result)
+        assert "[skill look-at-logs] stopped" in shown(result)  # the word of the panel and of %agent agents
+        assert "failed" not in shown(result)
         assert "the person stopped it" in str(sent(fake)[3]["messages"])
         panel.until(lambda p: p["agents"]["rows"][0]["status"] == "stopped" and p["turn"]["outcome"] == "completed")
         assert panel.ask("stop_agent", agent=row["agent"])["line"].startswith("the sub-agent look-at-logs has ended")
@@ -577,3 +583,43 @@ def test_the_gauge_is_whole_in_the_first_turn_also_where_nothing_was_counted_bef
         assert sum(gauge["categories"].values()) == gauge["used_tokens"]
         panel.ask("stop")
         assert cell.result().status == "error"
+
+
+def refusals(parts: dict[str, Any]) -> dict[str, str]:
+    return {r["name"]: r["line"] for r in parts["session"]["refused"]}
+
+
+def test_what_would_be_refused_is_told_before_it_is_pressed(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI(["hello", "again"]) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_SESSION="s")
+        panel.hello()
+        panel.until(lambda p: refusals(p).get("preview_compaction", "").startswith("There is no conversation yet"))
+        assert panel.ask("preview_compaction")["line"].startswith("there is no conversation yet")
+        kernel.run("%agent record cassettes/talk.json")
+        kernel.run(agent("one"))
+        panel.until(lambda p: p["tree"]["total"] == 1 and not refusals(p))
+        kernel.run("%agent record stop")
+        kernel.run("%agent replay cassettes/talk.json")
+        panel.until(lambda p: p["session"]["replay"] and "preview_compaction" in refusals(p))
+        kernel.run(agent("one"))
+        told = panel.until(lambda p: "recording plays" in refusals(p).get("preview_compaction", ""))
+        line = panel.ask("preview_compaction")["line"]
+        assert refusals(told)["preview_compaction"].casefold().removesuffix(".") == line.casefold().removesuffix(".")
+        kernel.run("%agent replay stop")
+        kernel.run("%agent")
+        panel.until(lambda p: not p["session"]["replay"] and not refusals(p))
+        kernel.run("%agent reset")  # the next turn begins a new conversation
+        panel.until(lambda p: "no conversation yet" in refusals(p).get("preview_compaction", ""))
+
+
+def test_the_load_line_says_which_turns_it_counts(kernel: AgentKernel, tmp_path: Path) -> None:
+    with panel_of(kernel) as panel, FakeMessagesAPI(["a", "b", "c"]) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_SESSION="s")
+        panel.hello()
+        kernel.run(agent("one"), cell_id="c1")
+        kernel.run(agent("two"), cell_id="c2")
+        kernel.run(agent("one"), cell_id="c1")
+        tree = panel.until(lambda p: p["tree"]["total"] == 3)["tree"]
+        assert (tree["current"], tree["stale"]) == (1, 1)
+        assert " · 1 turn on this branch · " in kernel.run("%reload_ext nbagent").stream()
+        assert "1 on this branch, 1 stale on others" in shown(kernel.run("%agent"))

@@ -25,9 +25,10 @@ from nbagent.core.effects import (
     TurnEvent,
 )
 from nbagent.core.errors import UsageProblem
+from nbagent.notebook.panel.deltas import DeltaPacer, size_bytes
 from nbagent.notebook.panel.facts import cells_of, matching
 from nbagent.notebook.panel.live import MOST_AGENTS, LiveTurn, grown
-from nbagent.notebook.panel.protocol import DeltaPacer, GaugePart, PanelState, TurnPart, size_bytes
+from nbagent.notebook.panel.protocol import GaugePart, PanelState, TurnPart
 from nbagent.notebook.panel.questions import OpenQuestion, taken_apart
 from nbagent.notebook.panel.results import TurnRow
 from nbagent.notebook.turnstile import Turnstile
@@ -214,9 +215,11 @@ def test_a_question_is_answered_once_and_by_one_of_its_choices() -> None:
     assert waiting.answer("q7", "y")[0] == "error"
     assert waiting.answer("q1", "n") == ("ok", "Answered: No.")
     assert future.result(0) == "n"
-    assert waiting.answer("q1", "y") == ("error", "that question is not open any more")
+    assert waiting.answer("q1", "y") == ("error", "that question was answered already: No")
     waiting.end()
     assert waiting.part().approval == ""
+    assert (waiting.part().answered, waiting.part().answer) == ("q1", "No")  # for the other windows
+    assert waiting.answer("q1", "y") == ("error", "that question was answered already: No")
     assert waiting.text("q1") is None
     assert len(changes) == 2
 

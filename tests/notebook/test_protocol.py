@@ -16,13 +16,12 @@ from nbagent.notebook.panel import protocol
 from nbagent.notebook.panel import results as panel_results
 from nbagent.notebook.panel.commands import BadMessage, Bye, Compact, Hello, Page, Pong, read_message
 from nbagent.notebook.panel.comms import TARGET
+from nbagent.notebook.panel.deltas import MAX_DELTA_BYTES, DeltaPacer, changed, merged, size_bytes
 from nbagent.notebook.panel.protocol import (
-    MAX_DELTA_BYTES,
     AgentRow,
     AgentsPart,
     ApprovalPart,
     Choice,
-    DeltaPacer,
     GaugePart,
     PanelState,
     QueuePart,
@@ -31,14 +30,11 @@ from nbagent.notebook.panel.protocol import (
     Versions,
     Waiting,
     agreed,
-    changed,
     cut,
-    merged,
     mismatch,
     mismatch_line,
     ping,
     reply,
-    size_bytes,
     snapshot,
     welcome,
 )

@@ -94,7 +94,7 @@ def test_the_context_report_reads_well_as_text():
         "messages       10,000        5 %",
         "tool results      345       <1 %",
         "free          187,655       94 %",
-        "model claude-sonnet-5-5 · policy nbagent · cache hits 93 % · $0.0123",
+        "model claude-sonnet-5-5 · policy nbagent · cache hits 93 % · this branch cost $0.0123",
         "rot: 2 stale files",
     ])  # fmt: skip
 

@@ -90,7 +90,7 @@ def says(page: Any, text: str) -> None:
 
 def test_the_gauge_shows_the_figures_and_has_a_name_and_values_for_a_screen_reader(page: Any) -> None:
     mount(page, "context")
-    assert "48,210 of 200,000 tokens · level 2 of 10 · cache hits 91 % · $0.2140" in page.inner_text("body")
+    assert "48,210 of 200,000 tokens · level 2 of 10 · cache hits 91 % · session cost $0.2140" in page.inner_text("body")
     meter = page.get_by_role("meter", name="Context used")
     assert meter.get_attribute("aria-valuenow") == "48210"
     assert meter.get_attribute("aria-valuemax") == "200000"
@@ -186,7 +186,7 @@ def test_a_preview_that_the_conversation_has_left_behind_cannot_be_applied(page:
     page.get_by_role("button", name="Compact…").click()
     apply = page.get_by_role("button", name="Apply")
     sync_api.expect(apply).to_be_enabled()
-    assert "sizes and losses are for the note as the model wrote it" in page.inner_text("body")
+    assert "With the note as the model wrote it: 49,010 → 15,000 tokens" in page.inner_text("body")
     page.evaluate("kernel({kind: 'delta', seq: 1, parts: {turn: {status: 'running'}}})")
     sync_api.expect(apply).to_be_disabled()
     page.evaluate("kernel({kind: 'delta', seq: 2, parts: {turn: {status: 'idle'}, tree: {leaf: 'another'}}})")
@@ -194,6 +194,49 @@ def test_a_preview_that_the_conversation_has_left_behind_cannot_be_applied(page:
     says(page, "Out of date: the conversation has moved since")
     page.get_by_role("button", name="Compact…").click()
     sync_api.expect(apply).to_be_enabled()
+
+
+def test_a_note_that_was_edited_is_kept_beside_a_new_one(page: Any) -> None:
+    preview = result_of("preview_compaction")
+    mount(page, "context", preview_compaction={"result": preview})
+    compact = page.get_by_role("button", name="Compact…")
+    compact.click()
+    note = page.get_by_role("textbox", name="Hand-off note")
+    note.fill("mine")
+    compact.click(force=True)  # not offered: a note that was paid for is not written over
+    assert len(sent(page, "preview_compaction")) == 1
+    assert compact.get_attribute("aria-disabled") == "true"
+    page.evaluate("kernel({kind: 'delta', seq: 1, parts: {tree: {leaf: 'another'}}})")
+    says(page, "yours is kept")
+    compact.click()
+    sync_api.expect(note).to_have_value(preview["note"])
+    assert page.get_by_label("The other note").inner_text() == "mine"
+    page.get_by_role("button", name="Swap the two notes").click()
+    assert note.input_value() == "mine"
+
+
+def test_what_the_kernel_would_refuse_is_not_offered_and_says_why(page: Any) -> None:
+    parts = bundle("state")["parts"]
+    refused = [{"name": "preview_compaction", "line": "A recording plays."}]
+    mount(page, "context", parts={**parts, "session": {**parts["session"], "refused": refused}})
+    compact = page.get_by_role("button", name="Compact…")
+    sync_api.expect(compact).to_have_accessible_description("A recording plays.")
+    assert compact.get_attribute("title") == "A recording plays."
+    compact.click(force=True)
+    assert sent(page, "preview_compaction") == []
+
+
+def test_commands_that_wait_have_a_line_each(page: Any) -> None:
+    waits = {"status": "queued", "line": "A turn runs; this is done when it ends."}
+    mount(page, "context", parts=bundle("deltas")["end"], undo=waits, preview_compaction=waits)
+    page.get_by_role("button", name="Compact…").click()
+    page.get_by_role("button", name="Undo").click()
+    says(page, "Compact: A turn runs")
+    says(page, "Undo: A turn runs")
+    told = "kernel({kind: 'reply', id: sent.find((m) => m.name === 'undo').id, status: 'error', line: 'none there', result: null})"
+    page.evaluate(told)
+    says(page, "Undo: none there")
+    says(page, "Compact: A turn runs")
 
 
 def test_a_category_has_the_colour_that_the_report_gives_it(page: Any) -> None:

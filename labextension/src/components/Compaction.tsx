@@ -11,6 +11,8 @@ export function Compaction(props: PartProps): JSX.Element {
   const { compaction } = session.state;
   const { preview } = session;
   const writing = session.isBusy('preview');
+  const refused = session.refusal('preview_compaction');
+  const blocked = writing || preview !== null || refused !== '';
   const button = React.useRef<HTMLButtonElement>(null);
   const wasOpen = React.useRef(false);
   React.useEffect(() => {
@@ -43,8 +45,18 @@ export function Compaction(props: PartProps): JSX.Element {
           ref={button}
           type="button"
           className="nbagent-Button"
-          disabled={writing || preview !== null}
-          onClick={() => void session.previewCompaction()}
+          aria-disabled={blocked} // not `disabled`: it can be reached, and says why
+          aria-describedby={
+            refused !== '' ? 'nbagent-compact-refused' : undefined
+          }
+          title={
+            refused !== ''
+              ? refused
+              : trans.__('Have a hand-off note written, and look at it first')
+          }
+          onClick={() =>
+            blocked ? undefined : void session.previewCompaction()
+          }
         >
           {writing
             ? trans.__('Writing the hand-off note …')
@@ -54,11 +66,21 @@ export function Compaction(props: PartProps): JSX.Element {
           type="button"
           className="nbagent-Button"
           disabled={compaction.entry === '' || session.isBusy('undo')}
+          title={
+            compaction.entry === ''
+              ? trans.__('There is no compaction to take back')
+              : trans.__('Take the compaction back; later turns stay')
+          }
           onClick={() => void session.undoCompaction()}
         >
           {trans.__('Undo')}
         </button>
       </div>
+      {refused !== '' ? (
+        <p id="nbagent-compact-refused" className="nbagent-Hint">
+          {refused}
+        </p>
+      ) : null}
       {preview !== null ? <Preview {...props} preview={preview} /> : null}
     </>
   );
@@ -89,7 +111,8 @@ function Preview({
             tokens(preview.beforeTokens),
             tokens(preview.afterTokens)
           )}
-        </strong>
+        </strong>{' '}
+        {trans.__('with the note as the model wrote it')}
       </p>
       {outdated !== '' ? (
         <div className="nbagent-Outdated">
@@ -104,7 +127,9 @@ function Preview({
             <button
               type="button"
               className="nbagent-Button"
-              title={trans.__('A new note takes the place of this one')}
+              title={trans.__(
+                'A new note is written; what you edited is kept beside it'
+              )}
               disabled={writing}
               onClick={() => void session.previewCompaction()}
             >
@@ -125,19 +150,36 @@ function Preview({
           onChange={event => session.editNote(event.target.value)}
         />
       </label>
+      {session.earlierNote !== '' ? (
+        <details className="nbagent-Earlier" open>
+          <summary>{trans.__('The other note, as you edited it')}</summary>
+          <pre className="nbagent-Text" tabIndex={0}>
+            {session.earlierNote}
+          </pre>
+          <button
+            type="button"
+            className="nbagent-Button"
+            onClick={() => session.useEarlierNote()}
+          >
+            {trans.__('Swap the two notes')}
+          </button>
+        </details>
+      ) : null}
       <p>
         {trans.__(
-          'Loss report: %1 kept word for word, %2 can be found again, %3 lost.',
+          'Loss report, with the note as the model wrote it: %1 kept word for word, %2 can be found again, %3 lost.',
           preview.verbatim,
           preview.reachable,
           preview.lost
         )}
       </p>
-      <p className="nbagent-Hint">
-        {trans.__(
-          'Sizes and losses are for the note as the model wrote it, not as it is edited.'
-        )}
-      </p>
+      {session.note !== preview.note ? (
+        <p className="nbagent-Hint">
+          {trans.__(
+            'The note was edited: sizes and losses are not counted again.'
+          )}
+        </p>
+      ) : null}
       {preview.rows.length > 0 ? (
         <ul className="nbagent-Lost" aria-label={trans.__('Lost')}>
           {preview.rows.map((row, index) => (

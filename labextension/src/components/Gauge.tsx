@@ -77,7 +77,7 @@ export const Gauge = React.memo(function Gauge(props: {
               : `${Math.round(100 * gauge.cacheHitRate)} %`
           }
         />
-        <Fact name={trans.__('Cost')} value={dollars(gauge.costUsd)} />
+        <Fact name={trans.__('Session cost')} value={dollars(gauge.costUsd)} />
         <Fact name={trans.__('Model')} value={gauge.model || '–'} />
       </dl>
       {present.length > 0 ? (

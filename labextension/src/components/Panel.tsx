@@ -6,7 +6,7 @@ import { Agents } from './Agents.js';
 import { Compaction } from './Compaction.js';
 import { Gauge, Settings } from './Gauge.js';
 import { Memory } from './Memory.js';
-import { Section, type PartProps } from './shared.js';
+import { commandWords, Section, type PartProps } from './shared.js';
 import { Skills } from './Skills.js';
 import { Question, RunningTurn } from './Turn.js';
 import { Turns } from './Turns.js';
@@ -25,7 +25,7 @@ export interface PanelProps extends PartProps {
 }
 
 export function Panel(props: PanelProps): JSX.Element {
-  const { session, trans, notebook } = props;
+  const { trans, notebook } = props;
   if (notebook === null) {
     return (
       <p className="nbagent-Hint" role="status">
@@ -43,26 +43,42 @@ export function Panel(props: PanelProps): JSX.Element {
         <h2 className="nbagent-Title">{notebook}</h2>
         <Body {...props} />
       </div>
-      <div
-        className={`nbagent-Line${session.line.text === '' ? ' nbagent-mod-empty' : ''}`}
-      >
-        <p
-          className={session.line.error ? 'nbagent-mod-error' : ''}
-          role={session.line.error ? 'alert' : 'status'}
+      <Lines {...props} />
+    </div>
+  );
+}
+
+/** What each press came to: a line for each, the newest last. */
+function Lines({ session, trans }: PanelProps): JSX.Element {
+  return (
+    <div
+      className="nbagent-Lines"
+      role="status"
+      aria-label={trans.__('Messages')}
+    >
+      {session.lines.map(line => (
+        <div
+          key={line.key}
+          className={`nbagent-Line${line.error ? ' nbagent-mod-error' : ''}`}
+          role={line.error ? 'alert' : undefined}
         >
-          {session.line.text}
-        </p>
-        {session.line.text !== '' ? (
+          <p>
+            {(line.waits || line.error) && line.name !== '' ? (
+              <strong>{`${commandWords(line.name, trans)}: `}</strong>
+            ) : null}
+            {line.text}
+          </p>
           <button
             type="button"
-            className="nbagent-Button"
+            className="nbagent-Close"
+            title={trans.__('Close the message')}
             aria-label={trans.__('Close the message')}
-            onClick={() => session.say('')}
+            onClick={() => session.closeLine(line.key)}
           >
             <span aria-hidden="true">×</span>
           </button>
-        ) : null}
-      </div>
+        </div>
+      ))}
     </div>
   );
 }
@@ -130,6 +146,13 @@ function Body(props: PanelProps): JSX.Element {
       {trouble !== '' ? (
         <p className="nbagent-mod-error" role="alert">
           {trouble}
+        </p>
+      ) : null}
+      {session.offline ? (
+        <p className="nbagent-Note-box" role="status">
+          {trans.__(
+            'The connection to the kernel is lost; it is tried again. What is shown is from before.'
+          )}
         </p>
       ) : null}
       <RunningTurn {...props} />

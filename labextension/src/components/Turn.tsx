@@ -2,7 +2,7 @@
 
 import * as React from 'react';
 
-import { Say, type PartProps } from './shared.js';
+import { commandWords, Say, type PartProps } from './shared.js';
 
 export function RunningTurn({ session, trans }: PartProps): JSX.Element | null {
   const { turn, queue, approval } = session.state;
@@ -59,28 +59,6 @@ export function RunningTurn({ session, trans }: PartProps): JSX.Element | null {
       ) : null}
     </div>
   );
-}
-
-/** Return what a command does, in the words of its button. */
-function commandWords(name: string, trans: PartProps['trans']): string {
-  switch (name) {
-    case 'preview_compaction':
-      return trans.__('write the hand-off note');
-    case 'compact':
-      return trans.__('compact');
-    case 'undo':
-      return trans.__('undo the compaction');
-    case 'revert':
-      return trans.__('go back to a turn');
-    case 'set':
-      return trans.__('change permissions or policy');
-    case 'set_skill':
-      return trans.__('switch a skill');
-    case 'search':
-      return trans.__('search memory');
-    default:
-      return name.replace(/_/g, ' ');
-  }
 }
 
 export function Question({ session, trans }: PartProps): JSX.Element | null {

@@ -11,13 +11,19 @@ const MOST_INDENTS = 6;
 export function Turns(props: PartProps): JSX.Element {
   const { session, trans } = props;
   const { tree } = session;
-  const { total, stale } = session.state.tree;
+  const { total, current, stale } = session.state.tree;
   React.useEffect(() => void tree.want());
   const depths = branchDepths(tree.rows);
   return (
     <>
       <p className="nbagent-Hint">
-        {trans._n('%1 turn', '%1 turns', total)}
+        {total === 0
+          ? trans.__(
+              'No turn yet. A cell that begins with %%agent is a turn: write below that line what the agent should do.'
+            )
+          : current === total
+            ? trans._n('%1 turn', '%1 turns', total)
+            : trans.__('%1 turns, %2 on this branch', total, current)}
         {stale > 0 ? ` · ${trans.__('%1 stale', stale)}` : ''}
       </p>
       {tree.more > 0 ? (
@@ -63,6 +69,12 @@ function Turn({
       <div className="nbagent-Row">
         <span>
           <strong>{name}</strong>{' '}
+          <code
+            className="nbagent-Id"
+            title={trans.__('Its name: %agent revert %1', row.turn)}
+          >
+            {row.turn}
+          </code>{' '}
           {row.leaf ? <Badge kind="current" text={trans.__('here')} /> : null}{' '}
           {row.stale ? <Badge kind="stale" text={trans.__('stale')} /> : null}{' '}
           {row.forked ? (
@@ -70,14 +82,24 @@ function Turn({
           ) : null}{' '}
           {row.current ? null : (
             <Badge kind="aside" text={trans.__('other branch')} />
-          )}
+          )}{' '}
+          {row.compacted ? (
+            <Badge
+              kind="compacted"
+              text={trans.__('compacted')}
+              title={trans.__(
+                'A hand-off note stands in the place of this turn'
+              )}
+            />
+          ) : null}
         </span>
         <button
           type="button"
           className="nbagent-Button"
           aria-label={trans.__(
-            'Go back to turn %1: %2',
+            'Go back to turn %1 · %2: %3',
             row.number,
+            row.turn,
             row.prompt
           )}
           aria-disabled={blocked} // not `disabled`: the keyboard's focus stays here

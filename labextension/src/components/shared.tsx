@@ -54,6 +54,40 @@ export function Section(props: {
   );
 }
 
+/** Return what a command does, in the words of its button. */
+export function commandWords(name: string, trans: TranslationBundle): string {
+  switch (name) {
+    case 'preview_compaction':
+      return trans.__('Write the hand-off note');
+    case 'compact':
+      return trans.__('Compact');
+    case 'undo':
+      return trans.__('Undo the compaction');
+    case 'revert':
+      return trans.__('Go back to a turn');
+    case 'set':
+      return trans.__('Change permissions or policy');
+    case 'set_skill':
+      return trans.__('Switch a skill');
+    case 'search':
+      return trans.__('Search memory');
+    case 'read':
+      return trans.__('Open a note');
+    case 'steer':
+      return trans.__('Tell the agent');
+    case 'send':
+      return trans.__('Tell the sub-agent');
+    case 'stop':
+      return trans.__('Stop');
+    case 'stop_agent':
+      return trans.__('Stop the sub-agent');
+    case 'answer':
+      return trans.__('Answer');
+    default:
+      return name.replace(/_/g, ' ');
+  }
+}
+
 /** A text field with a button; the field is emptied when the text was taken. */
 export function Say(props: {
   label: string;
@@ -84,9 +118,16 @@ export function Say(props: {
 }
 
 /** A small word beside a row, such as "stale". */
-export function Badge(props: { kind: string; text: string }): JSX.Element {
+export function Badge(props: {
+  kind: string;
+  text: string;
+  title?: string;
+}): JSX.Element {
   return (
-    <span className={`nbagent-Badge nbagent-mod-${props.kind}`}>
+    <span
+      className={`nbagent-Badge nbagent-mod-${props.kind}`}
+      title={props.title}
+    >
       {props.text}
     </span>
   );

@@ -174,6 +174,7 @@ def _node(facts: TurnFacts, outcome: str) -> TurnNode:
         number=facts.number, turn_id=facts.turn, parent=facts.parent, cell=facts.cell, prompt=facts.prompt,
         outcome=outcome, model=facts.model, steps=facts.steps, tool_calls=len(facts.calls), tokens=facts.tokens,
         cost_usd=facts.cost_usd, current=facts.current, leaf=facts.leaf, stale=facts.stale,
+        compacted=facts.compacted,
     )  # fmt: skip
 
 

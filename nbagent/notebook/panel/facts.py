@@ -17,12 +17,14 @@ from nbagent.notebook.panel.protocol import (
     CompactionPart,
     GaugePart,
     PanelState,
+    Refusal,
     SessionPart,
     TreePart,
     TurnPart,
 )
 from nbagent.notebook.panel.results import HitRow, SkillRow, TurnRow
 from nbagent.notebook.tracker import notebook_file
+from nbagent.runtime.compacting import NO_CONVERSATION, no_note_now
 from nbagent.runtime.contexts import known_policies
 from nbagent.runtime.doors import Settings
 from nbagent.runtime.gauge import Occupancy
@@ -99,8 +101,9 @@ class PanelFacts:
                 with session.runner.writer.held():
                     self._read_tree(session)
                 part = SessionPart(
-                    name=session.place.name, package=self._package, replay=session.cassette is not None
-                )
+                    name=session.place.name, package=self._package, replay=session.cassette is not None,
+                    refused=refused_now(session, runs=self._agent.runs),
+                )  # fmt: skip
                 self.state = replace(self.state, session=part)
             if self._skills is not None:
                 self.state = replace(self.state, catalog=self._skills.summary())
@@ -153,15 +156,18 @@ class PanelFacts:
         return _part_of(held, model=settings.model, settings=settings, cost_usd=0.0)
 
     def _say(self, error: UserError) -> None:
-        part = replace(self.state.session, trouble=one_line(str(error)))
+        line = one_line(str(error))
+        refused = (Refusal(name="preview_compaction", line=line),)
+        part = replace(self.state.session, trouble=line, refused=refused)
         self.state = replace(self.state, session=part)
 
     def _unopened(self) -> None:
         self._tree_key, self._gauge_key, self._rows = None, None, ()
         tree = TreePart(revision=self.state.tree.revision + (self.state.tree.total > 0))
         self.state = replace(
-            self.state, session=SessionPart(package=self._package), tree=tree, compaction=CompactionPart()
-        )
+            self.state, tree=tree, compaction=CompactionPart(),
+            session=SessionPart(package=self._package, refused=refused_now(None, runs=self._agent.runs)),
+        )  # fmt: skip
 
     def _read_tree(self, session: Session) -> None:
         key = (id(session), len(session.tree), session.tree.leaf, self._agent.runs)
@@ -184,6 +190,13 @@ class PanelFacts:
         """The turn one is at."""
         row = next((r for r in self._rows if r.leaf), None)
         return TurnPart() if row is None else TurnPart(turn=row.turn, number=row.number, outcome=row.outcome)
+
+
+def refused_now(session: Session | None, *, runs: bool) -> tuple[Refusal, ...]:
+    """Return the commands that would be refused as things stand; what waits for a turn that `runs` finds one."""
+    line = no_note_now(session)
+    line = "" if runs and line == NO_CONVERSATION else line
+    return (Refusal(name="preview_compaction", line=line[:1].upper() + line[1:] + "."),) if line else ()
 
 
 def gauge_part(session: Session) -> GaugePart:
@@ -233,6 +246,7 @@ def turn_rows(facts: Sequence[TurnFacts], *, runs: bool) -> tuple[TurnRow, ...]:
             turn=f.turn, number=f.number, parent=f.parent or "", cell=f.cell, prompt=f.prompt,
             outcome="broken off" if f.outcome == "running" and not runs else f.outcome, model=f.model, steps=f.steps,
             cost_usd=f.cost_usd, current=f.current, leaf=f.leaf, stale=f.stale, forked=children[f.parent] > 1,
+            compacted=f.compacted,
         )
         for f in facts
     )  # fmt: skip

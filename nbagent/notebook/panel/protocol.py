@@ -8,15 +8,13 @@ all of it and are loaded by the tests of both sides. A change that an older side
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from nbagent.core.messages import JsonObject
 from nbagent.notebook.panel.comms import LEAST_VERSION, VERSION
 
-MAX_DELTA_BYTES: Final = 4_096  # of one delta, as JSON
-MIN_INTERVAL_S: Final = 0.11  # between two deltas: never more than ten in a second
 MAX_PAGE_ROWS: Final = 200
 PAGE_ROWS: Final = 50
 _NAME_BYTES: Final = 120
@@ -30,13 +28,25 @@ TurnStatus: TypeAlias = Literal["idle", "running", "stopping"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A command that would be refused now, and the line that says why."""
+
+    name: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPart:
-    """Whose panel this is. `trouble` is one line when the conversation cannot be opened, else empty."""
+    """Whose panel this is. `trouble` is one line when the conversation cannot be opened, else empty.
+
+    `refused` are the commands that are refused as things stand, at most four: a front end does not offer them.
+    """
 
     name: str = ""
     package: str = ""
     trouble: str = ""
     replay: bool = False
+    refused: tuple[Refusal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,13 +151,18 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalPart:
-    """The question that waits for an answer; `approval` is empty when none does. `more_chars` is left out of `text`."""
+    """The question that waits for an answer; `approval` is empty when none does. `more_chars` is left out of `text`.
+
+    `answered` is the one that a front end answered last, `answer` the words of that button.
+    """
 
     approval: str = ""
     tool: str = ""
     text: str = ""
     more_chars: int = 0
     choices: tuple[Choice, ...] = ()
+    answered: str = ""
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +208,8 @@ def _bounded(state: PanelState) -> PanelState:
     return replace(
         state,
         session=replace(
-            session, name=cut(session.name), package=cut(session.package), trouble=cut(session.trouble, _LINE_BYTES)
+            session, name=cut(session.name), package=cut(session.package), trouble=cut(session.trouble, _LINE_BYTES),
+            refused=tuple(Refusal(name=cut(r.name, 30), line=cut(r.line, _LINE_BYTES)) for r in session.refused[:4]),
         ),
         gauge=replace(
             gauge, model=cut(gauge.model), policy=cut(gauge.policy), mode=cut(gauge.mode),
@@ -209,6 +225,7 @@ def _bounded(state: PanelState) -> PanelState:
         ),
         approval=replace(
             approval, approval=cut(approval.approval), tool=cut(approval.tool), text=text,
+            answered=cut(approval.answered), answer=cut(approval.answer, 60),
             more_chars=approval.more_chars + left_out,
             choices=tuple(Choice(answer=cut(c.answer, 20), label=cut(c.label, 60)) for c in approval.choices[:_ROWS]),
         ),
@@ -307,92 +324,3 @@ def ping(token: str) -> JsonObject:
 def reply(command_id: str, status: Status, line: str = "", result: JsonObject | None = None) -> JsonObject:
     """Return the answer to a command. A queued one is answered again, with the same id, when it was done."""
     return {"kind": "reply", "id": command_id, "status": status, "line": cut(line, 1_000), "result": result}
-
-
-# ---------------------------------------------------------------- deltas
-
-
-def changed(old: JsonObject, new: JsonObject) -> JsonObject:
-    """Return what of `new` differs from `old`: objects field by field, all else whole. No field is ever removed."""
-    out: dict[str, Any] = {}
-    for key, value in new.items():
-        before = old.get(key)
-        if isinstance(value, dict) and isinstance(before, dict):
-            if inner := changed(before, value):
-                out[key] = inner
-        elif key not in old or before != value:
-            out[key] = value
-    return out
-
-
-def merged(parts: JsonObject, changes: JsonObject) -> JsonObject:
-    """Return `parts` after a delta: what a front end does with it."""
-    out = dict(parts)
-    for key, value in changes.items():
-        before = out.get(key)
-        out[key] = merged(before, value) if isinstance(value, dict) and isinstance(before, dict) else value
-    return out
-
-
-def size_bytes(message: JsonObject) -> int:
-    """Return the size of a message as JSON in UTF-8, as Jupyter packs it."""
-    return len(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8"))
-
-
-class DeltaPacer:
-    """Holds back what changed so that the limits are kept: MIN_INTERVAL_S between deltas, MAX_DELTA_BYTES each.
-
-    `offer` takes the newest state; what was never sent and is out of date by then is never sent. What does not fit
-    into one delta comes with the next. A turn's start and end (`turn`) and a question go first. `only` are the parts
-    that the listener wants, None for all.
-    """
-
-    def __init__(self, state: PanelState | None = None, *, only: Collection[str] | None = None) -> None:
-        self._only = only
-        self._sent = self._newest = self._wanted(state or PanelState())
-        self._last_s = float("-inf")
-        self.seq = 0
-
-    def offer(self, state: PanelState) -> None:
-        """Take the state as it is now."""
-        self._newest = self._wanted(state)
-
-    def _wanted(self, state: PanelState) -> JsonObject:
-        parts = state.to_wire()
-        return parts if self._only is None else {k: v for k, v in parts.items() if k in self._only}
-
-    def due_s(self, now_s: float) -> float | None:
-        """Return in how many seconds a delta may go, 0 for now; None when nothing changed."""
-        if self._newest == self._sent:
-            return None
-        return max(0.0, self._last_s + MIN_INTERVAL_S - now_s)
-
-    def take(self, now_s: float) -> JsonObject | None:
-        """Return the delta to send now; None when nothing changed or it is too early."""
-        if self.due_s(now_s) != 0:
-            return None
-        changes = _fitting(changed(self._sent, self._newest), self.seq + 1)
-        self._sent = merged(self._sent, changes)
-        self._last_s = now_s
-        self.seq += 1
-        return delta(changes, seq=self.seq)
-
-    def snapshot(self, version: int) -> JsonObject:
-        """Return the state as it was sent so far, so that it fits the deltas to come whoever else listens."""
-        return snapshot(self._sent, seq=self.seq, version=version)
-
-
-_FIRST: Final = ("turn", "approval", "gauge")
-
-
-def _fitting(changes: JsonObject, seq: int) -> JsonObject:
-    """Return as many of the changed fields as fit into one delta, at least one."""
-    names: Sequence[str] = sorted(changes, key=lambda n: (_FIRST.index(n) if n in _FIRST else len(_FIRST), n))
-    out: JsonObject = {}
-    for name in names:
-        for key, value in changes[name].items():
-            more = merged(out, {name: {key: value}})
-            if out and size_bytes(delta(more, seq=seq)) > MAX_DELTA_BYTES:
-                return out
-            out = more
-    return out

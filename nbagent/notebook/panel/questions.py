@@ -6,7 +6,7 @@ import concurrent.futures
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbagent.notebook.panel.protocol import ApprovalPart, Choice, Status
 
@@ -57,6 +57,7 @@ class OpenQuestion:
         self._changed = changed
         self._lock = threading.Lock()
         self._number = 0
+        self._answered = self._answer = ""
         self._asked: Asked | None = None
         self._question = ""
         self._future: concurrent.futures.Future[str | None] | None = None
@@ -86,12 +87,15 @@ class OpenQuestion:
         """Give an answer; returns the status and the line of the reply."""
         with self._lock:
             asked, future = self._asked, self._future
+            if approval and approval == self._answered:
+                return "error", f"that question was answered already: {self._answer}"
             if asked is None or future is None or future.done() or approval != self._name():
                 return "error", "that question is not open any more"
             choice = next((c for c in asked.choices if c.answer == answer), None)
             if choice is None:
                 known = ", ".join(c.answer for c in asked.choices)
                 return "error", f"{answer[:20]!r} is not an answer; the answers are: {known}"
+            self._answered, self._answer = approval, choice.label
             future.set_result(answer)
         return "ok", f"Answered: {choice.label}."
 
@@ -110,10 +114,11 @@ class OpenQuestion:
     def part(self) -> ApprovalPart:
         """Return what the state shows."""
         with self._lock:
+            last = ApprovalPart(answered=self._answered, answer=self._answer)
             if self._asked is None:
-                return ApprovalPart()
+                return last
             asked = self._asked
-            return ApprovalPart(approval=self._name(), tool=asked.tool, text=asked.text, choices=asked.choices)
+            return replace(last, approval=self._name(), tool=asked.tool, text=asked.text, choices=asked.choices)
 
     def _name(self) -> str:
         return f"q{self._number}"

@@ -34,7 +34,9 @@ class SkillRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """One turn; `parent` is the turn before it, empty at a root; `forked`: another turn has the same parent."""
+    """One turn; `parent` is the turn before it, empty at a root; `forked`: another turn has the same parent.
+
+    `compacted`: a hand-off note stands in the place of its prompt."""
 
     turn: str
     number: int
@@ -49,6 +51,7 @@ class TurnRow:
     leaf: bool
     stale: bool
     forked: bool
+    compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

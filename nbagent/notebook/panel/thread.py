@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbagent.core.messages import JsonObject
-from nbagent.notebook.panel.protocol import DeltaPacer, PanelState
+from nbagent.notebook.panel.deltas import DeltaPacer
+from nbagent.notebook.panel.protocol import PanelState
 
 MOST_LISTENERS = 12  # widgets of cells that were run again and again: the oldest is left out
 

@@ -40,7 +40,7 @@ from nbagent.notebook.panel.results import (
     search_result,
 )
 from nbagent.notebook.words import MODES
-from nbagent.runtime.compacting import compact, undo
+from nbagent.runtime.compacting import NO_CONVERSATION, compact, undo
 from nbagent.runtime.contexts import CompactionResult
 from nbagent.runtime.ports import TurnPorts
 from nbagent.runtime.session import Session
@@ -107,7 +107,7 @@ class PanelWork:
     def _session(self) -> Session:
         session = self._agent.opened
         if session is None:
-            raise UsageProblem("there is no conversation yet; run a %%agent cell first")
+            raise UsageProblem(NO_CONVERSATION)
         return session
 
     def _page(self, command: Page) -> Done:

@@ -85,7 +85,7 @@ class ContextReport:
         if self.cache_hit_rate is not None:
             words.append(f"cache hits {100 * self.cache_hit_rate:.0f} %")
         if self.cost_usd > 0:
-            words.append(money(self.cost_usd))
+            words.append(f"this branch cost {money(self.cost_usd)}")
         pieces: list[Piece] = [
             Line(text=title + (" · estimated" if self.estimated else ""), strong=True),
             Bar(parts=tuple(self.categories.items()), whole=self.window_tokens, mark=self.threshold_tokens),

@@ -30,7 +30,7 @@ class SessionReport:
 
     def document(self) -> Document:
         """Return what is shown."""
-        turns = f"{self.turns}" + (f" ({self.stale} stale)" if self.stale else "")
+        turns = f"{self.turns}" + (f" on this branch, {self.stale} stale on others" if self.stale else "")
         rows = [("model", self.model), ("policy", self.policy), ("mode", self.mode), ("turns", turns)]
         if self.cost_usd > 0:
             rows.append(("cost", money(self.cost_usd)))
@@ -45,7 +45,8 @@ class TurnNode:
 
     `number` counts from 1 along its own path. `parent` is the id of the turn before it, None at
     a root. `current` says that it is on the path to the leaf, `leaf` that the next turn follows
-    it, `stale` that what it builds on was run again since. Tokens are of the whole turn.
+    it, `stale` that what it builds on was run again since, `compacted` that a hand-off note stands in its place.
+    Tokens are of the whole turn.
     """
 
     number: int
@@ -62,12 +63,14 @@ class TurnNode:
     current: bool = True
     leaf: bool = False
     stale: bool = False
+    compacted: bool = False
 
     def label(self) -> str:
         """Return the turn on one line."""
         words = [f"{self.number}", self.turn_id, f"cell {self.cell}" if self.cell else "", self.model]
         words.append("" if self.outcome == "completed" else self.outcome.replace("_", " "))
         words += [money(self.cost_usd) if self.cost_usd > 0 else "", "stale" if self.stale else ""]
+        words.append("compacted" if self.compacted else "")
         prompt = shortened(one_line(self.prompt), _PROMPT_CHARS)
         words += [f"“{prompt}”" if prompt else "", "← here" if self.leaf else ""]
         return ("● " if self.current else "○ ") + " · ".join(filter(None, words))
@@ -128,7 +131,7 @@ class TurnLogReport:
         rows = tuple(
             (
                 str(t.number), t.turn_id, t.cell, shortened(one_line(t.prompt), _PROMPT_CHARS),
-                t.outcome.replace("_", " ") + (", stale" if t.stale else ""),
+                t.outcome.replace("_", " ") + (", stale" if t.stale else "") + (", compacted" if t.compacted else ""),
                 str(t.steps), str(t.tool_calls), f"{t.tokens:,}",
                 money(t.cost_usd) if t.cost_usd > 0 else "",
             )

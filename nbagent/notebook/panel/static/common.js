@@ -33,6 +33,20 @@ function merged(parts, changes) {
   return out;
 }
 
+/** Return a line for each press below the controls, and `say(text, key)`, which shows the text in the place of its key's. */
+function spoken() {
+  const line = make("div", { className: "nbagent-line", role: "status", "aria-live": "polite" });
+  const shown = new Map();
+  const say = (text, key = "") => {
+    shown.get(key)?.remove();
+    shown.delete(key);
+    if (!text) return;
+    shown.set(key, make("div", { textContent: key && !text.startsWith(key) ? `${key}: ${text}` : text }));
+    line.append(shown.get(key));
+  };
+  return { line, say };
+}
+
 const WAITS_MS = 1500; // without an answer for so long in a turn that hears nothing, a person is told that it waits
 
 /** The link of one view to the kernel: the state, and commands with their replies. */
@@ -76,15 +90,15 @@ class Link {
     }
   }
 
-  /** Send a command; the promise holds its last reply: ok or error. */
-  command(name, fields) {
+  /** Send a command; the promise holds its last reply: ok or error. `key` is that of its line. */
+  command(name, fields, key = "") {
     this.number += 1;
     const id = `${this.prefix}-${this.number}`;
     return new Promise((resolve) => {
       const timer = setTimeout(() => {
-        if (this.deaf()) this.onWait("Sent; it is done when the cell ends.");
+        if (this.deaf()) this.onWait("Sent; it is done when the cell ends.", key);
       }, WAITS_MS);
-      this.pending.set(id, { resolve, timer });
+      this.pending.set(id, { resolve, timer, key });
       this.model.send({ kind: "command", id, name, ...fields });
     });
   }
@@ -101,7 +115,7 @@ class Link {
     clearTimeout(waiting.timer);
     if (reply.status === "queued") {
       waiting.waited = true;
-      return this.onWait(reply.line);
+      return this.onWait(reply.line, waiting.key);
     }
     this.pending.delete(reply.id);
     waiting.resolve({ ...reply, waited: waiting.waited === true });

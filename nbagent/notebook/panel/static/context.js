@@ -13,18 +13,34 @@ function render({ model, el }) {
   const bar = make("div", { className: "nbagent-bar", role: "meter", "aria-label": "Context used", "aria-valuemin": "0" });
   const compact = make("button", { type: "button", textContent: "Compact…" });
   const undo = make("button", { type: "button", textContent: "Undo", disabled: true });
-  const line = make("div", { className: "nbagent-line", role: "status", "aria-live": "polite" });
+  const { line, say } = spoken();
+  const why = make("div", { className: "nbagent-dim", hidden: true, id: `nbagent-why-${Math.random().toString(36).slice(2)}` });
+  compact.setAttribute("aria-describedby", why.id);
   const form = make("div", { className: "nbagent-form", hidden: true, role: "group", "aria-label": "Compaction" });
-  const say = (text) => (line.textContent = text);
   el.classList.add("nbagent-widget");
   el.append(
     make("div", { className: "nbagent-row" }, title, doing, make("span", { className: "nbagent-space" }), compact, undo),
     bar,
+    why,
     line,
     form,
   );
 
+  let undoing = false;
   let onMove = () => undefined; // what an open preview does when the conversation may have moved
+  let writing = false; // a note is being written
+  let open = null; // the preview that is shown: {found, note, left}; `left`: the conversation has left it behind
+
+  /** A note that was paid for is not written over; nor is one offered that the kernel would refuse. */
+  function drawCompact(parts) {
+    const refused = (parts.session?.refused ?? []).find((one) => one.name === "preview_compaction")?.line ?? "";
+    const blocked = writing || (open !== null && !open.left) || refused !== "";
+    compact.setAttribute("aria-disabled", String(blocked));
+    compact.title = refused || "Have a hand-off note written, and look at it first";
+    why.textContent = refused;
+    why.hidden = refused === "";
+    return blocked;
+  }
 
   function draw(parts) {
     const gauge = parts.gauge;
@@ -32,25 +48,32 @@ function render({ model, el }) {
     if (!gauge || !turn) return;
     const words = [`${counted(gauge.used_tokens)} of ${counted(gauge.window_tokens)} tokens`, `level ${gauge.level} of 10`];
     if (gauge.cache_hit_rate !== null) words.push(`cache hits ${Math.round(100 * gauge.cache_hit_rate)} %`);
-    if (gauge.cost_usd > 0) words.push(money(gauge.cost_usd));
+    if (gauge.cost_usd > 0) words.push(`session cost ${money(gauge.cost_usd)}`);
     title.textContent = words.join(" · ");
     const asked = parts.approval && parts.approval.approval;
     doing.textContent = turn.status === "idle" ? "" : asked ? "waiting for your answer" : turn.activity;
     drawBar(bar, gauge);
-    undo.disabled = !(parts.compaction && parts.compaction.entry);
+    undo.disabled = undoing || !(parts.compaction && parts.compaction.entry);
     onMove();
+    drawCompact(parts);
   }
 
-  const link = new Link(model, ["gauge", "compaction", "tree", "approval"], draw, say);
+  const link = new Link(model, ["session", "gauge", "compaction", "tree", "approval"], draw, say);
 
   async function preview() {
-    compact.disabled = true;
-    say("The hand-off note is being written …");
+    if (drawCompact(link.parts)) return;
+    writing = true;
+    drawCompact(link.parts);
+    say("The hand-off note is being written …", "Compact");
     const before = place(link.parts);
-    const reply = await link.command("preview_compaction", { focus: "" });
-    compact.disabled = false;
-    say(reply.line);
-    if (reply.status === "ok") edit(reply.result, reply.waited ? null : before);
+    const reply = await link.command("preview_compaction", { focus: "" }, "Compact");
+    writing = false;
+    say(reply.line, "Compact");
+    if (reply.status === "ok") {
+      const edited = open !== null && open.note.value !== open.found.note ? open.note.value : "";
+      edit(reply.result, reply.waited ? null : before, edited);
+    }
+    drawCompact(link.parts);
   }
 
   /** Where the conversation is: the turn and the compaction in force; null while a turn runs. */
@@ -58,50 +81,58 @@ function render({ model, el }) {
     return turn && turn.status !== "idle" ? null : `${tree?.leaf ?? ""} ${compaction?.entry ?? ""}`;
   }
 
-  /** Show the note for editing; `of` is where the conversation was, null: where it is when no turn runs. */
-  function edit(found, of) {
+  /**
+   * Show the note for editing; `of` is where the conversation was, null: where it is when no turn runs. `edited` is a
+   * note that was edited before and left behind; it is kept beside the new one.
+   */
+  function edit(found, of, edited) {
     const note = make("textarea", { rows: 12, value: found.note, "aria-label": "Hand-off note" });
     const apply = make("button", { type: "button", textContent: "Apply" });
     const cancel = make("button", { type: "button", textContent: "Cancel" });
     const less = Math.round(share(found.before_tokens - found.after_tokens, found.before_tokens));
-    const sizes = `${counted(found.before_tokens)} → ${counted(found.after_tokens)} tokens (${less} % less)`;
-    const kept = `of what is replaced: ${found.verbatim} word for word, ${found.reachable} one call away, ${found.lost} lost`;
-    form.replaceChildren(
+    const sizes = `With the note as the model wrote it: ${counted(found.before_tokens)} → ${counted(found.after_tokens)} tokens (${less} % less)`;
+    const kept = `of what is replaced ${found.verbatim} word for word, ${found.reachable} one call away, ${found.lost} lost`;
+    form.replaceChildren(...[
       make("div", { textContent: `${sizes} · ${kept}` }),
       lostList(found),
       make("div", { className: "nbagent-dim", textContent: NOTE }),
       note,
+      edited ? otherNote(note, edited) : null,
       make("div", { className: "nbagent-row" }, apply, cancel),
-    );
+    ].filter(Boolean));
     form.hidden = false;
     note.focus();
     let moved = false;
+    open = { found, note, left: false };
     onMove = () => {
       const now = place(link.parts);
       of ??= now;
       apply.disabled = moved || now === null;
       if (moved || now === null || now === of) return;
-      moved = apply.disabled = true;
-      say("Out of date: the conversation has moved since. Press Compact… to have the note written again.");
+      moved = apply.disabled = open.left = true;
+      say("Out of date: the conversation has moved since. Press Compact… to have the note written again; yours is kept.", "Note");
     };
     onMove();
     const shut = () => {
       onMove = () => undefined;
+      open = null;
+      say("", "Note");
+      drawCompact(link.parts);
       form.hidden = true;
       form.replaceChildren();
       compact.focus();
     };
     cancel.onclick = () => {
       shut();
-      say("Nothing was changed.");
+      say("Nothing was changed.", "Compact");
     };
     form.onkeydown = (event) => {
       if (event.key === "Escape") cancel.click();
     };
     apply.onclick = async () => {
       apply.disabled = true;
-      const reply = await link.command("compact", { note: note.value, focus: "", base: found.base ?? "" });
-      say(reply.line);
+      const reply = await link.command("compact", { note: note.value, focus: "", base: found.base ?? "" }, "Compact");
+      say(reply.line, "Compact");
       if (reply.status === "ok") shut();
       else onMove();
     };
@@ -109,16 +140,24 @@ function render({ model, el }) {
 
   compact.onclick = preview;
   undo.onclick = async () => {
-    undo.disabled = true;
-    say((await link.command("undo", {})).line);
+    undoing = undo.disabled = true;
+    say((await link.command("undo", {}, "Undo")).line, "Undo");
+    undoing = false;
     draw(link.parts);
   };
   draw(link.parts);
   return () => link.close();
 }
 
-const NOTE =
-  "The agent goes on from this note. Change what you like; sizes and losses are for the note as the model wrote it.";
+const NOTE = "The agent goes on from this note. Change what you like; sizes and losses are not counted again.";
+
+/** Return the note that was edited before, with a button that swaps it with the one in the field. */
+function otherNote(note, edited) {
+  const text = make("pre", { textContent: edited, tabIndex: 0, "aria-label": "The other note" });
+  const swap = make("button", { type: "button", textContent: "Swap the two notes" });
+  swap.onclick = () => ([note.value, text.textContent] = [text.textContent, note.value]);
+  return make("details", { open: true }, make("summary", { textContent: "The other note, as you edited it" }), text, swap);
+}
 
 /** Return the place of a category; what is not known counts as the last. */
 function order(name) {

@@ -5,8 +5,7 @@ function render({ model, el }) {
   const go = make("button", { type: "button", textContent: "Search" });
   const form = make("div", { className: "nbagent-row", role: "search" }, query, go);
   const list = make("ol", { className: "nbagent-list", "aria-label": "Results" });
-  const line = make("div", { className: "nbagent-line", role: "status", "aria-live": "polite" });
-  const say = (text) => (line.textContent = text);
+  const { line, say } = spoken();
   el.classList.add("nbagent-widget");
   el.append(form, line, list);
   const link = new Link(model, ["session"], () => undefined, say);

@@ -7,8 +7,7 @@ function render({ model, el }) {
   const sums = make("span", { className: "nbagent-dim" });
   const list = make("ul", { className: "nbagent-list", "aria-label": "Skills" });
   const more = make("button", { type: "button", textContent: "More", hidden: true });
-  const line = make("div", { className: "nbagent-line", role: "status", "aria-live": "polite" });
-  const say = (text) => (line.textContent = text);
+  const { line, say } = spoken();
   el.classList.add("nbagent-widget");
   el.append(make("div", { className: "nbagent-row" }, search, sums), list, more, line);
 
@@ -53,9 +52,9 @@ function render({ model, el }) {
     });
     toggle.onclick = async () => {
       toggle.disabled = true;
-      const reply = await link.command("set_skill", { skill: skill.name, on: !skill.on });
+      const reply = await link.command("set_skill", { skill: skill.name, on: !skill.on }, skill.name);
       toggle.disabled = false;
-      say(reply.line);
+      say(reply.line, skill.name);
       if (reply.status === "ok") await page(0);
     };
     const facts = [skill.source, `${counted(skill.tokens)} tokens`, skill.uses > 0 ? `used ${skill.uses === 1 ? "once" : `${skill.uses} times`}` : ""];
