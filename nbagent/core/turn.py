@@ -62,6 +62,7 @@ STOPPED_WITHIN = "Interrupted by the person while this ran; its outcome is unkno
 STOPPED_BEFORE = "Not run: the person stopped the turn before this call began."
 EMPTY_REPLY = "Your last reply was empty. Go on with the task, or say in a sentence that it is done."
 GO_ON = "Go on from where you stopped."
+SAYS_WHAT_TO_DO = frozenset({"invalid_request", "auth", "billing", "permission", "not_found", "too_large", "overflow"})
 MAX_PAUSES = 10
 MAX_OVERFLOWS = 2  # CR-C1: a request that did not fit is tried again at most twice, and only when it is smaller
 
@@ -395,9 +396,11 @@ class _Run:
             self.overflows += 1
             if (yield from self.turn.on_overflow(self.fold)):
                 return None  # smaller now: the loop sends it again (CR-C1)
-        line = str(error) if error is not None else f"the reply is not whole ({cut}); what came is kept"
-        if "%agent resume" not in line and response.blocks:
-            line += "; `%agent resume` goes on"
+        came = "what came is kept" if response.blocks else "nothing of it came"
+        line = str(error) if error is not None else f"the reply is not whole ({cut}); {came}"
+        again = error is None or (isinstance(error, ModelFailed) and error.kind not in SAYS_WHAT_TO_DO)
+        if "%agent resume" not in line and (response.blocks or again):
+            line += "; `%agent resume` goes on" if response.blocks else "; `%agent resume` tries again"
         return (yield from self.end("error", line))
 
     def by_stop_reason(self, response: Response) -> Generator[Effect, Any, TurnOutput | None]:

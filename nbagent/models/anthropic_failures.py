@@ -17,11 +17,12 @@ UNSENDABLE = (
     "variables whose names begin with ANTHROPIC_"
 )
 
+TO_GO_BACK = "`%context show` shows it, `%agent fork -1` goes back to before it"
 _BY_STATUS: dict[int, tuple[str, bool, str]] = {
-    400: ("invalid_request", False, "the provider refused the request"),
+    400: ("invalid_request", False, f"the provider refused the request; {TO_GO_BACK}"),
     401: ("auth", False, "the key was refused; check ANTHROPIC_API_KEY"),
     402: ("billing", False, "the account cannot pay; check the billing page"),
-    403: ("permission", False, "the key may not do this"),
+    403: ("permission", False, "the key may not do this; check its permissions, or `%agent model NAME`"),
     404: ("not_found", False, "not found; check the model's name with `%agent model NAME` and base_url"),
     408: ("timeout", True, "the provider did not answer in time"),
     409: ("server", True, "the provider reports a conflict"),

@@ -106,6 +106,23 @@ def test_a_failed_call_ends_the_turn_with_one_line_and_can_be_resumed(
     assert user_texts(fake) == ["do it"]
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *(replies.http_error(status, "no") for status in (400, 401, 402, 403, 404, 412, 413, 418, 422, 431, 499)),
+        replies.http_error(500, "no", headers={"x-should-retry": "false"}), replies.http_error(204),
+        replies.eof(), replies.reset(), replies.error_event(), replies.malformed_frame(),
+    ],
+    ids=lambda fault: f"{fault.kind} {fault.status}",
+)  # fmt: skip
+def test_a_call_that_brings_nothing_says_what_to_do(talk: Talk, fake: FakeMessagesAPI, fault: Fault) -> None:
+    """claude.md A4, A13: whatever the status, and wherever the stream ends."""
+    fake.enqueue(reply(thinking("hm"), fault=fault))
+    said = talk.send("do it").output.message
+    assert "kept" not in said
+    assert any(f"`%{word}" in said for word in ("agent resume", "agent model", "agent fork", "context")) or "check " in said
+
+
 def test_a_new_prompt_after_a_failed_call_is_a_valid_request(talk: Talk, fake: FakeMessagesAPI) -> None:
     fake.enqueue(reply(fault=replies.http_error(403)), "hello again")
     talk.send("first")
