@@ -298,7 +298,7 @@ class NotebookAgent:
     def _ports(
         self, session: Session, jobs: Jobs, sink: Callable[[Any], None], site: CellSite, cells: tuple[CellRun, ...]
     ) -> TurnPorts:
-        kernel = ShellKernel(self.shell, jobs)
+        kernel = ShellKernel(self.shell, jobs, scrubber=session.runner.scrubber)
 
         async def ask(question: str) -> str | None:  # a panel may have come since the turn began
             asked = kernel.ask if self.panel is None else self.panel.asking(kernel.ask)

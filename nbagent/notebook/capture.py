@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from nbagent.notebook.clearing import Stage
+from nbagent.runtime.doors import ScrubbedText, Scrubber
 from nbagent.tools.kernel_types import Display
 
 StreamName = Literal["stdout", "stderr"]
@@ -94,11 +95,18 @@ class BoundedText:
 
 
 class Recorder:
-    """What one run printed, displayed and evaluated to. Safe to write from several threads."""
+    """What one run printed, displayed and evaluated to. Safe to write from several threads.
 
-    def __init__(self, limits: CaptureLimits, spill: Callable[[str], None] | None = None) -> None:
+    What the person is shown is kept in the notebook's file: it passes `scrubber`.
+    """
+
+    def __init__(
+        self, limits: CaptureLimits, spill: Callable[[str], None] | None = None, scrubber: Scrubber | None = None
+    ) -> None:
         self._limits = limits
         self._spill = spill
+        self._scrubber = scrubber or Scrubber()
+        self._shown = {name: ScrubbedText(self._scrubber, ends="\n\r") for name in ("stdout", "stderr")}
         self._lock = threading.RLock()
         self._streams = {"stdout": BoundedText(limits.kept_stream), "stderr": BoundedText(limits.kept_stream)}
         self._displays: list[tuple[str | None, Display]] = []
@@ -122,14 +130,20 @@ class Recorder:
             self._streams = {"stdout": BoundedText(kept), "stderr": BoundedText(kept)}
             self._displays, self.displays_dropped = [], 0
 
-    def stream(self, name: StreamName, text: str) -> str:
-        """Record `text` and return what of it the person is to be shown."""
-        text = printable(text)
+    def record(self, name: StreamName, text: str) -> None:
+        """Record `text`, which the person is not shown."""
         with self._lock:
             self._clear_now()
             self._streams[name].add(text)
             if self._spill is not None:
                 self._spill(text)
+
+    def stream(self, name: StreamName, text: str) -> str:
+        """Record `text` and return what of it the person is to be shown."""
+        text = printable(text)
+        with self._lock:
+            self.record(name, text)
+            text = self._shown[name].take(text)
             room = self._limits.shown_stream - self._shown_chars
             if room < 0:
                 return ""
@@ -138,6 +152,16 @@ class Recorder:
                 return text
             self._shown_chars = self._limits.shown_stream + 1
             return text[:room] + f"\n[more than {self._limits.shown_stream:,} characters: the rest is not shown here]\n"
+
+    def held(self, name: StreamName) -> str:
+        """Return the end of a line that has not been shown yet, since it may have become a secret."""
+        with self._lock:
+            text = self._shown[name].end()
+            return text if self._shown_chars <= self._limits.shown_stream else ""
+
+    def scrubbed(self, bundle: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a bundle as the person is to see it: without secrets in its texts."""
+        return {mime: v if mime.startswith("image/") else self._scrubber.value(v) for mime, v in bundle.items()}
 
     def display(self, bundle: Mapping[str, Any], *, display_id: str | None = None, update: bool = False) -> bool:
         """Record a display; say whether the person is to be shown it."""
@@ -162,7 +186,7 @@ class Recorder:
         self.result_text = _bounded(plain, self._limits.kept_text)
         if any(mime.startswith("image/") for mime in bundle):
             self.display(bundle)
-        return {**bundle, "text/plain": self.result_text} if "text/plain" in bundle else dict(bundle)
+        return self.scrubbed({**bundle, "text/plain": self.result_text} if "text/plain" in bundle else bundle)
 
     @property
     def stdout(self) -> str:
@@ -271,13 +295,23 @@ def capturing(shell: Any, recorder: Recorder) -> Iterator[None]:
     stage = Stage(publisher.publish, can_update=getattr(shell, "kernel", None) is not None)
     try:
         with contextlib.ExitStack() as stack:
-            for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
+            streams: tuple[tuple[StreamName, Any], ...] = (("stdout", sys.stdout), ("stderr", sys.stderr))
+            writers = {name: stream.write for name, stream in streams}
+
+            def release() -> None:
+                for name, write in writers.items():
+                    if (text := recorder.held(name)) and not stage.write(text):
+                        write(text)
+
+            for name, stream in streams:
                 stack.enter_context(shadowed(stream, write=_tee(stream.write, name, recorder, stage, mine)))
-            stack.enter_context(shadowed(publisher, publish=_publish(publisher.publish, recorder, stage, mine)))
+            show = _publish(publisher.publish, recorder, stage, mine, release)
+            stack.enter_context(shadowed(publisher, publish=show))
             stack.enter_context(shadowed(publisher, clear_output=_clear(publisher.clear_output, recorder, stage, mine)))
             compute = _compute(hook.compute_format_data, recorder, mine)
             stack.enter_context(shadowed(hook, compute_format_data=compute))
             yield
+            release()
             stage.close()
     finally:
         _RECORDER.reset(token)
@@ -304,14 +338,15 @@ def _tee(
 
 
 def _publish(
-    publish: Callable[..., Any], recorder: Recorder, stage: Stage, mine: Callable[[], bool]
+    publish: Callable[..., Any], recorder: Recorder, stage: Stage, mine: Callable[[], bool], release: Callable[[], None]
 ) -> Callable[..., Any]:
     def recorded(data: Any, metadata: Any = None, **options: Any) -> Any:
         if not mine() or not isinstance(data, Mapping):
             return publish(data, metadata, **options)
         display_id = (options.get("transient") or {}).get("display_id")
         may_grow = recorder.display(data, display_id=display_id, update=bool(options.get("update")))
-        return stage.show(data, metadata, options=options, may_grow=may_grow)
+        release()  # what was printed before it stands above it
+        return stage.show(recorder.scrubbed(data), metadata, options=options, may_grow=may_grow)
 
     return recorded
 

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from nbagent.notebook.capture import CaptureLimits, Recorder, capturing, recording, shadowed
+from nbagent.notebook.capture import CaptureLimits, Recorder, capturing, printable, recording, shadowed
 from nbagent.notebook.host import CodeStopped, Jobs
 from nbagent.notebook.tracebacks import describe_error, plain
 from nbagent.notebook.tracker import is_interactive
-from nbagent.runtime.doors import outline, summarize
+from nbagent.runtime.doors import Scrubber, outline, summarize
 from nbagent.tools.kernel_types import CodeCancelled, CodeError, CodeOutcome, VariableSummary
 
 AWAIT_REFUSED = (
@@ -41,7 +41,7 @@ class ShellKernel:
     """The Kernel protocol over `shell`, for one turn: `jobs` lends the thread.
 
     `spill` gets every piece of text that runs write, also what the outcome and the cell leave out; it is called
-    on the writing thread and must be quick.
+    on the writing thread and must be quick. What runs show in the cell passes `scrubber`.
     """
 
     def __init__(
@@ -51,11 +51,13 @@ class ShellKernel:
         *,
         limits: CaptureLimits | None = None,
         spill: Callable[[str], None] | None = None,
+        scrubber: Scrubber | None = None,
     ) -> None:
         self._shell = shell
         self._jobs = jobs
         self._limits = limits or CaptureLimits()
         self._spill = spill
+        self._scrubber = scrubber
 
     async def run_code(self, code: str, *, label: str, spill: Callable[[str], None] | None = None) -> CodeOutcome:
         """Run `code` in the person's namespace; what it shows appears in the cell, a failure only in the outcome.
@@ -65,7 +67,8 @@ class ShellKernel:
         Raises:
             CodeCancelled: Stop, or the caller was cancelled; it carries the outcome so far.
         """
-        run = _Run(self._shell, self._jobs, code, label, Recorder(self._limits, spill or self._spill))
+        recorder = Recorder(self._limits, spill or self._spill, self._scrubber)
+        run = _Run(self._shell, self._jobs, code, label, recorder)
         async with self._jobs.exclusive:
             try:
                 await self._jobs.on_main(run.start)
@@ -205,7 +208,7 @@ class _Run:
             self._note(error)
         for held in self._held:
             if held is not error:
-                self._recorder.stream("stderr", describe_error(held, self._name_of).traceback + "\n")
+                self._recorder.record("stderr", printable(describe_error(held, self._name_of).traceback + "\n"))
 
     def _note(self, error: BaseException) -> None:
         """Take over `error` (IPython swallows interrupts as well: look for those here)."""
@@ -300,7 +303,7 @@ def _page_to_stdout(write_payload: Callable[..., Any], recorder: Recorder) -> Ca
 
     def write(payload: Any, *args: Any, **options: Any) -> Any:
         if payload.get("source") == "page":
-            recorder.stream("stdout", plain(str(payload.get("data", {}).get("text/plain", ""))))
+            recorder.record("stdout", printable(plain(str(payload.get("data", {}).get("text/plain", "")))))
             return None
         return write_payload(payload, *args, **options)
 

@@ -16,13 +16,15 @@ from nbagent.models.cassette import load as load_cassette
 from nbagent.models.credentials import SCRIPTED, has_credentials
 from nbagent.runtime.clock import minute_text_of
 from nbagent.runtime.places import known_sessions
+from nbagent.runtime.scrubbed import ScrubbedText
 from nbagent.store.journal_reading import read_journal
+from nbagent.store.secrets import Scrubber
 from nbagent.store.settings import Settings, load_settings
 from nbagent.tools.summarize import outline, summarize
 
 __all__ = [
-    "CellRun", "KeptSession", "Settings", "kept_sessions", "load_cassette", "load_settings", "model_is_ready",
-    "outline", "request_as_sent", "summarize",
+    "CellRun", "KeptSession", "ScrubbedText", "Scrubber", "Settings", "kept_sessions", "load_cassette", "load_settings",
+    "model_is_ready", "outline", "request_as_sent", "summarize",
 ]  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from nbagent.core.effects import (
 )
 from nbagent.core.entries import AssistantMessage, Body, Entry, ToolResult, ToolStarted, UsageReported
 from nbagent.core.errors import JournalUnwritable, ModelFailed, one_line
-from nbagent.core.messages import Block, JsonObject, Response, ToolCall, joined_text, text_block
+from nbagent.core.messages import Block, JsonObject, Response, ToolCall, joined_text, text_block, tool_calls
 from nbagent.models.model import Model, Watch
 from nbagent.models.reply import ReplyBuilder
 from nbagent.runtime.approvals import Approvals
@@ -128,6 +128,7 @@ class Driver:
     _context_tokens: int = 0
     _partial_failed: bool = False
     _abandoned: set[str] = field(default_factory=set)
+    _asked: dict[str, ToolCall] = field(default_factory=dict)  # the calls of the last reply as they came
     stopped: bool = False
 
     def __post_init__(self) -> None:
@@ -209,6 +210,7 @@ class Driver:
         except Exception as error:  # noqa: BLE001  a model must not raise; what came is kept and the turn says why
             line = f"the model's client failed inside: {type(error).__name__}: {one_line(str(error))[:300]}"
             response = watch.reply.response(cut="the call failed", error=ModelFailed(line, kind="protocol"))
+        self._asked = {c.id: c for c in tool_calls(response.blocks)}
         if response.usage:
             self._context_tokens = self.gauge.believed(response.usage)
         self.sink(
@@ -256,14 +258,19 @@ class Driver:
 
     async def _decide(self, effect: AskApproval) -> Decision:
         try:
-            return await self.approvals.decide(effect.call, masked=effect.masked)
+            return await self.approvals.decide(self._as_asked(effect.call), masked=effect.masked)
         except asyncio.CancelledError:
             self.stopped = True
             return Decision(allowed=False, stopped=True)
 
+    def _as_asked(self, call: ToolCall) -> ToolCall:
+        """Return a call as the model wrote it: what runs is that, also where the journal has no secret of it."""
+        asked = self._asked.get(call.id, call)
+        return asked if asked.name == call.name and self.scrub(asked.input) == call.input else call
+
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> ToolsDone:
         entries: list[Entry] = []
-        for batch in self.toolbox.batches(calls):
+        for batch in self.toolbox.batches(tuple(map(self._as_asked, calls))):
             tasks = {asyncio.create_task(self._run_one(call, entries)): call for call in batch}
             if await self._settle(tasks):
                 self.stopped = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nbagent.core.effects import Sink, StepBegan, StepEnded, TextDelta, ThinkingDelta, TurnEvent, Waiting
 from nbagent.core.errors import NbAgentError
@@ -16,47 +16,36 @@ KEPT_FIELDS = frozenset({"kind", "call_id", "turn", "model", "status", "outcome"
 LONGEST_HELD = 400  # characters of one word; a key is shorter
 
 
-class ScrubbedSink:
-    """Scrubs every event on its way to `sink`.
+class ScrubbedText:
+    """Scrubs one text that comes in pieces.
 
-    Streamed text is passed on as it comes, but for a last word that may become a secret: it waits until it has
-    ended. What spans several words is caught when the step ends: its whole blocks replace what was streamed.
+    Each piece is passed on as it comes, but for a last word (what follows the last of `ends`) that may become a
+    secret: it waits until it has ended.
     """
 
-    def __init__(self, sink: Sink, scrubber: Scrubber) -> None:
-        self._sink, self._scrubber = sink, scrubber
-        self._words: dict[tuple[type[TextDelta | ThinkingDelta], int], _Word] = {}
+    def __init__(self, scrubber: Scrubber, ends: str = " \n") -> None:
+        self._scrubber, self._ends = scrubber, ends
+        self._shown = self._held = ""  # of the last word: what is passed on, and what waits
 
-    def __call__(self, event: TurnEvent) -> None:
-        """Take an event."""
-        if isinstance(event, TextDelta | ThinkingDelta):
-            self._delta(event)
-            return
-        if isinstance(event, StepEnded):
-            for (kind, index), word in self._words.items():
-                if word.held:
-                    self._sink(kind(index=index, text=self._clean(word.shown, word.held)))
-        if isinstance(event, StepBegan | StepEnded | Waiting):  # after a wait the reply begins anew
-            self._words.clear()
-        self._sink(scrubbed_event(event, self._scrubber))
-
-    def _delta(self, event: TextDelta | ThinkingDelta) -> None:
-        key = type(event), event.index
-        word = self._words.get(key) or self._words.setdefault(key, _Word())
-        text = word.held + event.text
-        begins = max(text.rfind(" "), text.rfind("\n")) + 1
-        last = text[begins:] if begins else word.shown + text
-        if not self._scrubber.may_begin_secret(word.shown + text):  # so it is with most deltas
-            word.held, word.shown = "", last[-LONGEST_HELD:]
-            self._sink(event if text == event.text else replace(event, text=text))
-            return
+    def take(self, piece: str) -> str:
+        """Return what may be shown now that `piece` has come."""
+        text, before = self._held + piece, self._shown
+        begins = max(map(text.rfind, self._ends)) + 1
+        last = text[begins:] if begins else before + text
+        if not self._scrubber.may_begin_secret(before + text):  # so it is with most pieces
+            self._held, self._shown = "", last[-LONGEST_HELD:]
+            return text
         held = len(last) <= LONGEST_HELD and self._scrubber.may_begin_secret(last)
-        passed, before = text[:begins] if held else text, word.shown
-        word.held = text[begins:] if held else ""
-        word.shown = last[: len(last) - len(word.held)][-LONGEST_HELD:]
-        if passed:
-            clean = self._clean(before, passed)
-            self._sink(event if clean == event.text else replace(event, text=clean))
+        passed = text[:begins] if held else text
+        self._held = text[begins:] if held else ""
+        self._shown = last[: len(last) - len(self._held)][-LONGEST_HELD:]
+        return self._clean(before, passed) if passed else ""
+
+    def end(self) -> str:
+        """Return what waited: nothing more comes."""
+        text, before = self._held, self._shown
+        self._held = self._shown = ""
+        return self._clean(before, text) if text else ""
 
     def _clean(self, before: str, text: str) -> str:
         """Return `text` scrubbed, which goes on with the word of which `before` is shown."""
@@ -64,12 +53,37 @@ class ScrubbedSink:
         return clean[len(before) :] if clean.startswith(before) else clean
 
 
-@dataclass(slots=True)
-class _Word:
-    """The last word of a streamed text: the end of it that was `shown`, and what is `held`."""
+class ScrubbedSink:
+    """Scrubs every event on its way to `sink`.
 
-    shown: str = ""
-    held: str = ""
+    Streamed text is passed on as `ScrubbedText` lets it. What spans several words is caught when the step ends: its
+    whole blocks replace what was streamed.
+    """
+
+    def __init__(self, sink: Sink, scrubber: Scrubber) -> None:
+        self._sink, self._scrubber = sink, scrubber
+        self._texts: dict[tuple[type[TextDelta | ThinkingDelta], int], ScrubbedText] = {}
+
+    def __call__(self, event: TurnEvent) -> None:
+        """Take an event."""
+        if isinstance(event, TextDelta | ThinkingDelta):
+            self._delta(event)
+            return
+        if isinstance(event, StepEnded):
+            for (kind, index), streamed in self._texts.items():
+                if rest := streamed.end():
+                    self._sink(kind(index=index, text=rest))
+        if isinstance(event, StepBegan | StepEnded | Waiting):  # after a wait the reply begins anew
+            self._texts.clear()
+        self._sink(scrubbed_event(event, self._scrubber))
+
+    def _delta(self, event: TextDelta | ThinkingDelta) -> None:
+        key = type(event), event.index
+        streamed = self._texts.get(key)
+        if streamed is None:
+            streamed = self._texts[key] = ScrubbedText(self._scrubber)
+        if text := streamed.take(event.text):
+            self._sink(event if text == event.text else replace(event, text=text))
 
 
 def scrubbed_event(event: TurnEvent, scrubber: Scrubber) -> TurnEvent:

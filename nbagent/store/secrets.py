@@ -44,9 +44,9 @@ _LABELLED: tuple[tuple[str, str], ...] = (
     (
         "password",
         r"(?i)(?P<head>(?<![A-Za-z])(?:password|passwd|passphrase|secret|secret[_-]?key|token"
-        r"|api[_-]?key|access[_-]?key)\\?[\"']?[ ]{0,3}[=:][ ]{0,3}\\?)"
-        r"(?:\"" + _VALUE + r"[^\s\"\[\]]{8,}(?=\")|'" + _VALUE + r"[^\s'\[\]]{8,}(?=')"
-        r"|(?![\w.]{0,100}[(\[{])" + _NAME_LIKE + _VALUE + r"[A-Za-z0-9_+/=!@#%^*~-]{8,}(?![\w.(\[]))",
+        r"|api[_-]?key|access[_-]?key)\\?[\"']?[ ]{0,3}[=:][ ]{0,3}\\?[\"']?)"
+        r"(?:(?<=\")" + _VALUE + r"[^\s\"\[\]]{8,}(?=\")|(?<=')" + _VALUE + r"[^\s'\[\]]{8,}(?=')"
+        r"|(?<![\"'])(?![\w.]{0,100}[(\[{])" + _NAME_LIKE + _VALUE + r"[A-Za-z0-9_+/=!@#%^*~-]{8,}(?![\w.(\[]))",
     ),
 )
 _HINT = re.compile(

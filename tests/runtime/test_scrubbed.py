@@ -21,7 +21,7 @@ from nbagent.core.effects import (
 )
 from nbagent.core.errors import UsageProblem
 from nbagent.models.scripted import calls, says
-from nbagent.runtime.scrubbed import ScrubbedSink, hide_secrets
+from nbagent.runtime.scrubbed import ScrubbedSink, ScrubbedText, hide_secrets
 from nbagent.store.secrets import Scrubber
 from tests.runtime.lab import Lab
 
@@ -101,6 +101,36 @@ def test_a_turn_shows_and_asks_without_the_secret_that_its_code_holds_and_prints
     assert KEY[:16] not in shown
     assert PASSWORD[:6] not in shown
     assert "[secret:env]" in done.output.text
+
+
+def test_code_that_holds_a_secret_runs_as_it_was_written_and_is_kept_without_it(tmp_path: Path) -> None:
+    """peers 106: what is kept is scrubbed, what runs is not broken by it."""
+    lab = Lab(tmp_path / "work", mode="auto")
+    codes = ["login = {'password': 'hunter2hunter2'}\nlogin", f"key = '{KEY}'; len(key)", "url = 'db://me:pa55word@host/x'\nurl"]
+    lab.open([[calls("python", code=c) for c in codes], says("ok")])
+    lab.answers = ["y"] * 3
+    lab.send("go")
+    assert lab.kernel.ran == codes
+    assert lab.kernel.names["key"] == KEY
+    kept = lab.session.place.journal.read_text()
+    assert not any(secret in kept for secret in (KEY[:16], "hunter2hunter2", "pa55word"))
+    assert "login = {'password': '[secret:password]'}" in kept
+    assert KEY[:16] not in repr(lab.events) + repr(lab.asked)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (["password: ", "hunter2hunter2", "\n", "next"], ["password: [secret:password]\n", "next"]),
+        ([KEY[:9], KEY[9:], "\n"], ["[secret:anthropic-key]\n"]),
+        (["50 tokens", "\r60 tokens", "\rdone\n"], ["50 tokens\r", "60 tokens\rdone\n"]),
+        (["no newline at the end"], ["no newline at the end"]),
+        (["token=", "a1b2c3d4e5f6"], ["token=[secret:password]"]),
+    ],
+)
+def test_a_line_that_may_become_a_secret_waits_for_its_end(pieces: list[str], shown: list[str]) -> None:
+    text = ScrubbedText(Scrubber(), ends="\n\r")
+    assert [t for t in (*map(text.take, pieces), text.end()) if t] == shown
 
 
 def test_an_error_that_is_raised_holds_no_secret() -> None:
