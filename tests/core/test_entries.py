@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, FrozenInstanceError, fields
 from typing import Any
 
 import pytest
@@ -120,6 +120,29 @@ def test_what_this_version_does_not_know_is_kept_byte_for_byte(raw: dict[str, An
 @given(objects)
 def test_any_object_decodes_to_a_body_that_writes_it_again(raw: dict[str, Any]) -> None:
     assert canonical(body_to_dict(body_from_dict(raw))) == canonical(raw)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_body_that_was_read_is_as_one_that_was_made(kind: type[Any]) -> None:
+    """The reader sets fields by itself: defaults hold, no two bodies share one, and none can be changed."""
+    raw = body_to_dict(kind(**{f.name: SAMPLES[str(f.type)] for f in fields(kind) if _is_required(f)}))
+    body, other = body_from_dict(raw), body_from_dict(raw)
+    assert body == kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k != "kind"})
+    for spec in fields(kind):
+        if spec.default_factory is not MISSING:
+            assert getattr(body, spec.name) is not getattr(other, spec.name)
+    with pytest.raises(FrozenInstanceError):
+        setattr(body, fields(kind)[0].name, None)
+
+
+SAMPLES: dict[str, Any] = {
+    "str": "x", "str | None": None, "int": 1, "float": 0.5, "TurnOutcome": "completed", "JsonObject": {"a": 1},
+    "Mapping[str, str]": {"a": "b"}, "tuple[Block, ...]": (text_block("x"),),
+}  # fmt: skip
+
+
+def _is_required(spec: Any) -> bool:
+    return spec.default is MISSING and spec.default_factory is MISSING
 
 
 def test_an_unknown_entry_tells_the_word_that_was_read() -> None:
