@@ -235,6 +235,23 @@ def test_a_description_of_tutorial_4_that_is_no_better_is_told_why(description: 
 
 
 @pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("threshold", "why"),
+    [
+        ("0.8", "no room for a long result"),
+        ("0.3", "only 57 anchors stand there word for word"),
+        ("0.5", "another one that does is cheaper"),
+        ("60", "is no threshold of the table; take one of 0.2"),
+        ("0.6; largest_request = 1", "the two numbers are not those of its row"),
+    ],
+)
+def test_a_threshold_in_tutorial_8_that_is_not_the_one_is_told_why(threshold: str, why: str, tmp_path: Path) -> None:
+    source = f"largest_request = word_for_word = 0; threshold = {threshold}"
+    outputs = answered(tmp_path, "08_which_threshold", "choice", source)
+    assert why in error_line(outputs["check"])
+
+
+@pytest.mark.kernel
 def test_a_pin_of_tutorial_3_that_is_no_rule_is_refused(tmp_path: Path) -> None:
     outputs = answered(tmp_path, "03_compaction_without_regret", "answer", 'rule = "iris are flowers"')
     assert "is no rule of yours" in error_line(outputs["check"])
