@@ -408,6 +408,9 @@ export class AgentSession {
       if (turn.status === 'running' && !this._running) {
         this._lines.keep(line => line.error || line.waits); // the others were of the turn before
       }
+      if (turn.status === 'idle' && this._running) {
+        this._lines.keep(line => line.error || line.name !== 'stop'); // it has stopped
+      }
       this._running = turn.status !== 'idle';
       if (catalog.revision !== this._catalogRevision) {
         this._catalogRevision = catalog.revision;

@@ -231,8 +231,13 @@ def test_a_cell_that_is_the_agents_no_more_loses_its_mark(notebook: Notebook, wi
 
 
 def test_before_the_first_turn_the_gauge_shows_what_a_turn_would_send(
-    notebook: Notebook, window: Window, place: str, service: Service
+    another: Window, place: str, service: Service
 ) -> None:
+    window = another  # in the shared one the list of skills may be unfolded, which opens the conversation
+    service.replies.clear()
+    notebook = window.notebook(f"{place}/notes.ipynb", "%load_ext nbagent", "%%agent\nFirst question")
+    window.command("nbagent:open")
+    notebook.run(0)
     asked = len(service.fake.requests)
     table = window.part("Context").get_by_role("table", name="What the context holds, in tokens")
     for name in ("system", "tools", "skills"):
@@ -242,12 +247,13 @@ def test_before_the_first_turn_the_gauge_shows_what_a_turn_would_send(
     assert used(window) > 0
     assert len(service.fake.requests) == asked
     assert not (window.folder / place / ".nbagent" / "sessions").exists()
-    window.part("Turns").get_by_text("No turn yet").wait_for()
+    window.part("Turns").get_by_text("No turn yet. A cell that begins with %%agent is a turn").wait_for()
     compact = window.part("Compaction").get_by_role("button", name="Compact …")
     assert compact.get_attribute("aria-disabled") == "true"
     window.part("Compaction").get_by_text("There is no conversation yet").wait_for()
     notebook.run(1)
     until(lambda: compact.get_attribute("aria-disabled") == "false")
+    notebook.close()
 
 
 def test_pressed_in_mid_turn_a_search_is_done_at_once_and_what_changes_the_conversation_when_the_turn_ends(

@@ -47,7 +47,7 @@ function Agent({
   ];
   return (
     <li className="nbagent-Item">
-      <div className="nbagent-Row">
+      <div className="nbagent-Row nbagent-mod-head">
         <span>
           <strong className="nbagent-Name">{name}</strong>{' '}
           <Badge

@@ -11,6 +11,9 @@ export function Compaction(props: PartProps): JSX.Element {
   const { compaction } = session.state;
   const { preview } = session;
   const writing = session.isBusy('preview');
+  const waits = session.state.queue.rows.some(
+    row => row.name === 'preview_compaction'
+  );
   const refused = session.refusal('preview_compaction');
   const blocked = writing || preview !== null || refused !== '';
   const button = React.useRef<HTMLButtonElement>(null);
@@ -58,9 +61,11 @@ export function Compaction(props: PartProps): JSX.Element {
             blocked ? undefined : void session.previewCompaction()
           }
         >
-          {writing
-            ? trans.__('Writing the hand-off note …')
-            : trans.__('Compact …')}
+          {!writing
+            ? trans.__('Compact …')
+            : waits
+              ? trans.__('Waits for the turn …')
+              : trans.__('Writing the hand-off note …')}
         </button>
         <button
           type="button"

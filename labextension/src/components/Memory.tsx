@@ -40,6 +40,13 @@ export function Memory(props: PartProps): JSX.Element {
           {busy ? trans.__('Searching …') : trans.__('Search')}
         </button>
       </form>
+      {found === null && opened === null ? (
+        <p className="nbagent-Hint">
+          {trans.__(
+            'Notes outlast a conversation: a cell %memory add TEXT writes one, the agent writes some too.'
+          )}
+        </p>
+      ) : null}
       {found !== null ? (
         <>
           <p className="nbagent-Hint" role="status">
@@ -59,7 +66,7 @@ export function Memory(props: PartProps): JSX.Element {
                 </button>
                 <p className="nbagent-Snippet">{hit.snippet}</p>
                 <p className="nbagent-Hint">
-                  {[hit.date, hit.score.toFixed(2)]
+                  {[hit.date, trans.__('score %1', hit.score.toFixed(2))]
                     .filter(part => part !== '')
                     .join(' · ')}
                 </p>
@@ -75,7 +82,7 @@ export function Memory(props: PartProps): JSX.Element {
           role="group"
           aria-label={trans.__('Note %1', opened.path)}
         >
-          <div className="nbagent-Row">
+          <div className="nbagent-Row nbagent-mod-head">
             <strong className="nbagent-Name">{opened.path}</strong>
             <button
               type="button"

@@ -29,7 +29,9 @@ export function Panel(props: PanelProps): JSX.Element {
   if (notebook === null) {
     return (
       <p className="nbagent-Hint" role="status">
-        {trans.__('No notebook is open.')}
+        {trans.__(
+          'No notebook is open. The panel shows the context, the turns and the skills of the agent in the notebook in front.'
+        )}
       </p>
     );
   }
@@ -88,16 +90,29 @@ function Body(props: PanelProps): JSX.Element {
   switch (session.phase) {
     case 'absent':
       return (
-        <p className="nbagent-Hint" role="status">
-          {session.brokenOff > 0
-            ? trans.__(
-                'The kernel ended while turn %1 ran: it was broken off, and the conversation is kept. nbagent is not loaded in this notebook. Run a cell with %load_ext nbagent, then %agent resume.',
-                session.brokenOff
-              )
-            : trans.__(
-                'nbagent is not loaded in this notebook. Run a cell with %load_ext nbagent.'
-              )}
-        </p>
+        <>
+          <p className="nbagent-Hint" role="status">
+            {session.brokenOff > 0
+              ? trans.__(
+                  'The kernel ended while turn %1 ran: it was broken off, and the conversation is kept. nbagent is not loaded in this notebook. Run a cell with %load_ext nbagent, then %agent resume.',
+                  session.brokenOff
+                )
+              : trans.__(
+                  'nbagent is not loaded in this notebook. Run a cell with %load_ext nbagent.'
+                )}
+          </p>
+          {session.brokenOff > 0 ? null : (
+            <>
+              <pre className="nbagent-Code">%load_ext nbagent</pre>
+              <p className="nbagent-Hint">
+                {trans.__('Then a cell like this one asks the agent:')}
+              </p>
+              <pre className="nbagent-Code">
+                {`%%agent\n${trans.__('Which columns of df hold no value?')}`}
+              </pre>
+            </>
+          )}
+        </>
       );
     case 'greeting':
       return (
@@ -118,7 +133,7 @@ function Body(props: PanelProps): JSX.Element {
       );
     case 'mismatch':
       return (
-        <p className="nbagent-mod-error" role="alert">
+        <p className="nbagent-Notice nbagent-mod-error" role="alert">
           {session.mismatch}
         </p>
       );
@@ -144,12 +159,12 @@ function Body(props: PanelProps): JSX.Element {
   return (
     <>
       {trouble !== '' ? (
-        <p className="nbagent-mod-error" role="alert">
+        <p className="nbagent-Notice nbagent-mod-error" role="alert">
           {trouble}
         </p>
       ) : null}
       {session.offline ? (
-        <p className="nbagent-Note-box" role="status">
+        <p className="nbagent-Notice" role="status">
           {trans.__(
             'The connection to the kernel is lost; it is tried again. What is shown is from before.'
           )}

@@ -85,7 +85,7 @@ function Skill({
 }: PartProps & { row: SkillRow }): JSX.Element {
   return (
     <li className="nbagent-Item">
-      <div className="nbagent-Row">
+      <div className="nbagent-Row nbagent-mod-head">
         <strong className="nbagent-Name">{row.name}</strong>
         <button
           type="button"
@@ -107,7 +107,7 @@ function Skill({
           sourceWords(row.source, trans),
           row.on ? row.reason : trans.__('switched off'),
           trans.__('%1 tokens', tokens(row.tokens)),
-          trans._n('used once', 'used %1 times', row.uses)
+          row.uses > 0 ? trans._n('used once', 'used %1 times', row.uses) : ''
         ]
           .filter(part => part !== '')
           .join(' · ')}

@@ -17,7 +17,7 @@ export function RunningTurn({ session, trans }: PartProps): JSX.Element | null {
     <div className="nbagent-Running">
       {turn.status !== 'idle' ? (
         <>
-          <div className="nbagent-Row">
+          <div className="nbagent-Row nbagent-mod-head">
             <span>
               <strong>{trans.__('Turn %1', turn.number)}</strong>{' '}
               {turn.step > 0 ? trans.__('step %1', turn.step) : ''}

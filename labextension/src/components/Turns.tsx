@@ -19,7 +19,8 @@ export function Turns(props: PartProps): JSX.Element {
       <p className="nbagent-Hint">
         {total === 0
           ? trans.__(
-              'No turn yet. A cell that begins with %%agent is a turn: write below that line what the agent should do.'
+              'No turn yet. A cell that begins with %1 is a turn: write below that line what the agent should do.',
+              '%%agent' // not in the text: the translator makes one of two
             )
           : current === total
             ? trans._n('%1 turn', '%1 turns', total)
@@ -66,7 +67,7 @@ function Turn({
       aria-current={row.leaf ? 'step' : undefined}
       data-turn={row.turn}
     >
-      <div className="nbagent-Row">
+      <div className="nbagent-Row nbagent-mod-head">
         <span>
           <strong>{name}</strong>{' '}
           <code
