@@ -314,7 +314,7 @@ def test_a_question_is_answered_by_a_button_and_not_asked_below_the_cell(kernel:
         assert "Allow?" not in shown(result)
         panel.until(lambda p: p["approval"]["approval"] == "")
         late = panel.ask("answer", approval=question["approval"], answer="n")
-        assert late["line"] == "that question is not open any more"
+        assert late["line"] == "that question was answered already: Yes"
 
 
 def test_a_panel_that_comes_in_mid_turn_gets_the_questions_asked_from_then_on(kernel: AgentKernel, tmp_path: Path) -> None:
