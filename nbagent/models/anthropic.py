@@ -62,10 +62,21 @@ def proxies_are_set() -> bool:
 
 
 def _trusting() -> ssl.SSLContext:
-    """Return what the SDK's own client trusts."""
+    """Return what the SDK's own client trusts: the system's certificates, or those of SSL_CERT_FILE or SSL_CERT_DIR.
+
+    Raises:
+        ModelFailed: such a variable names what cannot be read.
+    """
     import httpx2
 
-    context = httpx2.create_ssl_context()
+    try:
+        context = httpx2.create_ssl_context()
+    except OSError as error:
+        name = next((n for n in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(n)), "the system's store")
+        where = f"{name} ({os.environ[name]!r})" if name in os.environ else name
+        why = error.strerror or type(error).__name__
+        line = f"the certificates of {where} cannot be read ({why}); correct the variable, or unset it"
+        raise ModelFailed(line, kind="connection") from error
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -161,15 +172,15 @@ class AnthropicModel:
         if self._platform != "anthropic":
             return open_platform(self._platform, base_url=self._base_url, timeout=timeout)
         # Proxy variables are for the world outside; a loopback service is never behind one.
-        inside = is_loopback(self._base_url)
-        http = anthropic.DefaultAsyncHttpxClient(trust_env=not inside, timeout=timeout)
+        inside, trusted = is_loopback(self._base_url), _trusting()
+        http = anthropic.DefaultAsyncHttpxClient(trust_env=not inside, verify=trusted, timeout=timeout)
         key, token = (key_of(self._environ, name) for name in KEYS)
         client = anthropic.AsyncAnthropic(
             api_key=key, auth_token=None if key else token, base_url=self._base_url,
             max_retries=0, timeout=timeout, http_client=http,
         )  # fmt: skip
         if (key or token) and (inside or not proxies_are_set()):
-            self._direct = Connections(connect_s=CONNECT_TIMEOUT_S, read_s=self._read_timeout_s, make_ssl=_trusting)
+            self._direct = Connections(connect_s=CONNECT_TIMEOUT_S, read_s=self._read_timeout_s, secure=trusted)
         self._sender = Sender(client, self._direct)
         return client
 
@@ -230,6 +241,8 @@ class AnthropicModel:
         """Try once. None means that the stream ended without an error; whether it is whole is in `watch.reply`."""
         try:
             client = await self._open_client()
+        except ModelFailed as error:
+            return error
         except Exception as error:  # noqa: BLE001  no region, a broken profile: the SDK raises what it likes
             line = f"the client of {self._platform} cannot be opened: {one_line(str(error))[:300]}"
             return ModelFailed(line, kind="auth")
@@ -237,7 +250,7 @@ class AnthropicModel:
             await self._stream(client, body, betas, watch)
         except ModelFailed as error:
             return error
-        except UnicodeEncodeError as error:
+        except (UnicodeEncodeError, ssl.CertificateError) as error:  # which are ValueErrors too
             return failure_of(error)
         except (MalformedReply, ValueError, TypeError) as error:
             return ModelFailed(f"the provider's reply cannot be read: {one_line(str(error))[:200]}", kind="protocol")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import ssl
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -17,6 +18,7 @@ UNSENDABLE = (
     "variables whose names begin with ANTHROPIC_"
 )
 
+TO_TRUST = "name the file of the authority that signed it in the variable SSL_CERT_FILE before the kernel starts"
 TO_GO_BACK = "`%context show` shows it, `%agent fork -1` goes back to before it"
 _BY_STATUS: dict[int, tuple[str, bool, str]] = {
     400: ("invalid_request", False, f"the provider refused the request; {TO_GO_BACK}"),
@@ -45,6 +47,10 @@ def failure_of(error: Exception) -> ModelFailed:
     name = type(error).__name__
     if isinstance(error, anthropic.APITimeoutError) or "Timeout" in name:
         return ModelFailed("the provider did not answer in time", kind="timeout", retryable=True)
+    if (refused := _certificate_fault(error)) is not None:
+        cause = one_line(refused.verify_message)[:120]
+        line = f"the certificate of the service is not trusted ({cause}); check base_url, or {TO_TRUST}"
+        return ModelFailed(line, kind="connection")
     if _is_header_fault(error):
         return ModelFailed(UNSENDABLE, kind="auth")
     if isinstance(error, anthropic.APIConnectionError) or _is_unreachable(error):
@@ -59,6 +65,17 @@ def failure_of(error: Exception) -> ModelFailed:
 def _is_unreachable(error: Exception) -> bool:
     """Tell whether the lighter client could not connect; named so that its package need not be imported here."""
     return any(kind.__name__ == "ClientConnectorError" for kind in type(error).__mro__)
+
+
+def _certificate_fault(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """Return what was wrong with a certificate, when that is why there is no connection; waiting does not cure it."""
+    found: BaseException | None = error
+    while found is not None:
+        inner = getattr(found, "certificate_error", None)  # of the lighter client, whose own error is of that kind too
+        if inner is None and isinstance(found, ssl.SSLCertVerificationError):
+            return found
+        found = inner or found.__cause__ or found.__context__
+    return None
 
 
 def _is_header_fault(error: BaseException) -> bool:

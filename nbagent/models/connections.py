@@ -33,14 +33,12 @@ _KEEP_ALIVE = (("SO_KEEPALIVE", 1), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5), (
 class Connections:
     """Connections of one event loop, opened as they are needed; `close` closes them.
 
-    `make_ssl` is called at the first connection with TLS.
+    `secure` says what is trusted where there is TLS; None trusts what Python does.
     """
 
-    def __init__(
-        self, *, connect_s: float, read_s: float, make_ssl: Callable[[], ssl.SSLContext] = ssl.create_default_context
-    ) -> None:
+    def __init__(self, *, connect_s: float, read_s: float, secure: ssl.SSLContext | None = None) -> None:
         self._connect_s, self._read_s = connect_s, read_s
-        self._make_ssl = make_ssl
+        self._secure = secure
         self._session: aiohttp.ClientSession | None = None
         self._opened = 0
         self._rests_since = 0.0
@@ -76,9 +74,8 @@ class Connections:
 
     def _opened_session(self, url: str) -> aiohttp.ClientSession:
         if self._session is None:
-            secure = self._make_ssl() if url.startswith("https:") else True
             connector = aiohttp.TCPConnector(
-                ssl=secure, keepalive_timeout=IDLE_S, socket_factory=self._open_socket, limit=0
+                ssl=self._secure or True, keepalive_timeout=IDLE_S, socket_factory=self._open_socket, limit=0
             )
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), max_field_size=FIELD_BYTES,
