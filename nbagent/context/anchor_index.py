@@ -9,7 +9,7 @@ from typing import Final
 
 from nbagent.context.anchors import SENTENCES, WEIGHTS, Extractor, Key, Said, is_rule, said
 from nbagent.context.archive import Archive, parts_of
-from nbagent.core.entries import AssistantMessage, Entry, ToolResult, TurnEnd, TurnStart
+from nbagent.core.entries import AssistantMessage, Body, Entry, ToolResult, TurnEnd, TurnStart
 from nbagent.core.messages import canonical, tool_calls
 from nbagent.core.ranking import Words
 
@@ -26,19 +26,46 @@ class Need:
     position: int
 
 
+class Reader:
+    """Reads bodies of entries once, also for several indexes: their text, their anchors, those of their parts."""
+
+    def __init__(self) -> None:
+        self.words = Words()
+        self._extractor = Extractor()
+        self._read: dict[int, tuple[Body, Said, tuple[Key, ...]]] = {}  # by identity of the body
+        self._parts: dict[int, list[tuple[Key, ...]]] = {}
+
+    def read(self, entry: Entry) -> tuple[Said, tuple[Key, ...]]:
+        """Return text and anchors of an entry."""
+        known = self._read.get(id(entry.body))
+        if known is None:
+            spoken = said(entry.body)
+            known = self._read[id(entry.body)] = (entry.body, spoken, self._extractor.entry(entry, spoken))
+        return known[1], known[2]
+
+    def parts(self, body: Body) -> list[tuple[Key, ...]]:
+        """Return the anchors in each part of a body that was read."""
+        if id(body) not in self._parts:
+            _, spoken, keys = self._read[id(body)]
+            known = set(keys)
+            found = [tuple(k for k in self._extractor.words(t) if k in known) for t in parts_of(spoken.text)]
+            self._parts[id(body)] = found
+        return self._parts[id(body)]
+
+
 class AnchorIndex:
     """The anchors of a path, by position. Grows with the path; each entry is read once."""
 
-    def __init__(self, path: Iterable[Entry] = ()) -> None:
-        self._extractor = Extractor()
-        self.words = Words()
+    def __init__(self, path: Iterable[Entry] = (), *, reader: Reader | None = None) -> None:
+        self._reader = reader or Reader()
+        self.words = self._reader.words
+        self.bodies: list[Body] = []
         self._archive = Archive(words=self.words)
         self.ids: list[str] = []
         self.positions: dict[str, int] = {}
         self.said: list[Said] = []
         self.anchors: list[tuple[Key, ...]] = []
         self.steps: list[int] = []  # model replies up to here
-        self._parts: dict[int, list[tuple[Key, ...]]] = {}
         self._authored: dict[Key, list[int]] = {}
         self._shown: dict[Key, list[int]] = {}
         self._turn_of: list[int] = []
@@ -61,9 +88,9 @@ class AnchorIndex:
         """Add what came on the path since."""
         for entry in entries:
             position = len(self.ids)
-            spoken = said(entry.body)
-            keys = self._extractor.entry(entry, spoken)
+            spoken, keys = self._reader.read(entry)
             self.ids.append(entry.id)
+            self.bodies.append(entry.body)
             self.positions[entry.id] = position
             self.said.append(spoken)
             self.anchors.append(keys)
@@ -92,11 +119,7 @@ class AnchorIndex:
 
     def parts(self, position: int) -> list[tuple[Key, ...]]:
         """Return the anchors in each part of a long entry that a pointer may lead to; worked out once."""
-        if position not in self._parts:
-            known = set(self.anchors[position])
-            texts = parts_of(self.said[position].text)
-            self._parts[position] = [tuple(k for k in self._extractor.words(t) if k in known) for t in texts]
-        return self._parts[position]
+        return self._reader.parts(self.bodies[position])
 
     def keys(self, cut: int) -> list[Key]:
         """Return every anchor seen before position `cut`, in the order of first mention."""

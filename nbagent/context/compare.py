@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final, TypeAlias
 
 from nbagent.context.anchor_index import AnchorIndex
@@ -139,14 +140,17 @@ class _Bill:
         self.read = 0.0
         self.problem = ""
         self._last: tuple[Message, ...] = ()
+        self._ends = [0]  # bytes up to the end of each message of the last request
         self._at: float | None = None
 
     def add(self, call: Call) -> None:
         """Take in the next call."""
         warm = self._at is not None and call.at - self._at <= CACHE_LIVES_S
         if warm:
-            total = sum(len(m.to_bytes()) for m in call.messages)
-            share = shared_bytes(self._last, call.messages) / total if total else 0.0
+            same = _same_messages(self._last, call.messages)
+            rest = sum(len(m.to_bytes()) for m in call.messages[same:])
+            shared = self._ends[same] + shared_bytes(self._last[same:], call.messages[same:])
+            share = shared / (self._ends[same] + rest) if rest or same else 0.0
             self.read += min(self.fixed, call.tokens) + max(0, call.tokens - self.fixed) * share
         self.sent += call.tokens
         self.out += call.output_tokens
@@ -156,7 +160,10 @@ class _Bill:
             self.note_sent += call.tokens
             self.note_out += call.output_tokens
             return
+        same = _same_messages(self._last, call.messages)
         self._last = call.messages
+        sizes = (len(m.to_bytes()) for m in call.messages[same:])
+        self._ends[same:] = accumulate(sizes, initial=self._ends[same])
         self.calls += 1
         self.peak = max(self.peak, call.tokens)
         self.unsent += bool(call.problem)
@@ -167,6 +174,12 @@ class _Bill:
         written = self.sent - self.read
         paid = self.read * prices.cache_read_factor + written * prices.cache_write_factor
         return (paid * prices.input_usd + self.out * prices.output_usd) / 1_000_000
+
+
+def _same_messages(last: Sequence[Message], now: Sequence[Message]) -> int:
+    """Return with how many messages both begin that are the same objects."""
+    both = enumerate(zip(last, now, strict=False))
+    return next((i for i, (old, new) in both if old is not new), min(len(last), len(now)))
 
 
 def shared_bytes(last: Sequence[Message], now: Sequence[Message]) -> int:

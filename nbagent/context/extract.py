@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from nbagent.context.anchor_index import AnchorIndex
+from nbagent.context.anchor_index import AnchorIndex, Reader
 from nbagent.context.anchors import AnchorKind, Key, is_rule
 from nbagent.context.archive import pointer
-from nbagent.context.extract_rank import Stretch, call_labels, contained_value, stands_in, stretches, word_values
+from nbagent.context.extract_rank import Standing, Stretch, call_labels, contained_value, stretches, word_values
 from nbagent.context.tail import last_state
 from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pruning, Restore, ToolResult
 from nbagent.core.messages import tool_calls
@@ -82,6 +82,42 @@ def note_of(
     return ""
 
 
+class MachineNotes:
+    """Writes machine notes of one conversation, or of several that share entries, and remembers what it read.
+
+    The same text as `machine_note`: an entry that was seen is not read again, a line not counted again.
+    """
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._counted: dict[str, int] = {}
+        self._reader = Reader()
+        self._index = AnchorIndex(reader=self._reader)
+
+    def __call__(self, replaced: Sequence[Entry], kept: Sequence[Entry], limit_tokens: int) -> str:
+        """Return what of `replaced` must not get lost; see `machine_note`."""
+        path = [*replaced, *kept]
+        return note_of(path, len(replaced), limit_tokens, count=self._tokens, index=self._index_of(path))
+
+    def _index_of(self, path: Sequence[Entry]) -> AnchorIndex:
+        """Return an index of exactly `path`: the last one goes on where the path does."""
+        known = len(self._index)
+        goes_on = known <= len(path) and all(
+            entry.id == id and entry.body is body
+            for entry, id, body in zip(path, self._index.ids, self._index.bodies, strict=False)
+        )
+        if not goes_on:
+            self._index, known = AnchorIndex(reader=self._reader), 0
+        self._index.extend(path[known:])
+        return self._index
+
+    def _tokens(self, text: str) -> int:
+        known = self._counted.get(text)
+        if known is None:
+            known = self._counted[text] = self._count(text)
+        return known
+
+
 @dataclass(slots=True)
 class _Sections:
     """Lines under their titles, and how much room they take."""
@@ -89,11 +125,11 @@ class _Sections:
     room: float
     count: Count
     lines: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-    text: str = ""
+    said: Standing = field(default_factory=Standing)
 
     def add(self, title: str, line: str, order: int, *, room: float | None = None) -> float:
         """Add a line if it fits; returns what it takes, 0 when it does not fit or stands there already."""
-        if stands_in(self.text, line):
+        if self.said.has(line):
             return 0.0
         if len(line) > MOST_CHARS_PER_TOKEN * self.room:
             return 0.0
@@ -101,7 +137,7 @@ class _Sections:
         if takes > min(self.room, self.room if room is None else room):
             return 0.0
         self.room -= takes
-        self.text += line + "\n"
+        self.said.add(line)
         self.lines.setdefault(title, []).append((order, line))
         return takes
 
@@ -183,14 +219,15 @@ class _Extract:
 
     def _words(self) -> dict[Key, float]:
         """Add words by worth for their length; returns the worth of those that found no room."""
-        values = {k: v for k, v in word_values(self.index, self.end).items() if not stands_in(self.seen, k[1])}
+        seen = Standing(self.seen)
+        values = {k: v for k, v in word_values(self.index, self.end).items() if not seen.has(k[1])}
         whole = {key: value + contained_value(key, values) for key, value in values.items()}
         ranked = sorted(values, key=lambda k: (-whole[k] / (FRAME_CHARS + len(k[1])), k))
         for key in ranked:
             if self.out.room < 4:
                 break
             self.out.add(_SECTION[key[0]], key[1], 0)
-        return {k: v for k, v in values.items() if not stands_in(self.out.text, k[1])}
+        return {k: v for k, v in values.items() if not self.out.said.has(k[1])}
 
     # ------------------------------------------------------------ pointers
 

@@ -35,6 +35,7 @@ FADING_STEPS: Final = 80.0  # measured: a third is left after 80 to 160 model re
 
 STRETCH_TOKENS: Final = 1_900  # one retrieval may bring 2,000 (DECISIONS 27); less the error of the estimate
 LABEL_CHARS: Final = 140
+_WORD: Final = re.compile(r"\w+")
 _FOLDERS: Final = re.compile(r"(?<![\w.])/?(?:[\w.@+-]+/)+(?=[\w.@+-]+/[\w.@+-]+/[\w.@+-])")  # all but the last two
 CALL_CHARS: Final = 70  # of a label, for one call
 
@@ -147,6 +148,23 @@ def _subject(entry: Entry, names: Mapping[str, str]) -> str:
     body = entry.body
     known = [names.get(body.call_id, body.name)] if isinstance(body, ToolResult) else _about(entry, names)
     return "; ".join(p.replace("`", "'") for p in known if p)[:CALL_CHARS]
+
+
+class Standing:
+    """Texts in which words are looked for; `stands_in` for many words, without reading all anew for each."""
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+        self._tokens = set(_WORD.findall(text))
+
+    def add(self, line: str) -> None:
+        """Add a line."""
+        self._text += line + "\n"
+        self._tokens.update(_WORD.findall(line))
+
+    def has(self, wanted: str) -> bool:
+        """Tell whether `wanted` stands there as words of its own."""
+        return wanted in self._tokens if _WORD.fullmatch(wanted) else stands_in(self._text, wanted)
 
 
 def stands_in(text: str, wanted: str) -> bool:

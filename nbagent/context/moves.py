@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from nbagent.context.policy import Prune, Situation
 from nbagent.core.cuts import cut_points
-from nbagent.core.entries import AssistantMessage, Entry, ToolResult, UserMessage
+from nbagent.core.entries import AssistantMessage, Entry, ToolResult, TurnStart, UserMessage
 from nbagent.core.messages import canonical, joined_text, tool_calls
 from nbagent.core.view import Piece, View
 
@@ -18,15 +19,20 @@ SUBJECTS = ("path", "command", "pattern", "names", "action", "code")  # the argu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A tool result that the model sees in full. `steps_ago` counts replies since; `label` names call and subject."""
+    """A tool result that the model sees in full. `steps_ago` counts replies since, `inputs` looks calls up."""
 
     entry_id: str
     body: ToolResult
     tokens: int
-    label: str
+    inputs: Callable[[], Mapping[str, object]]
     steps_ago: int
     turns_ago: int
     sent: bool
+
+    @property
+    def label(self) -> str:
+        """The call and its subject, short."""
+        return label_of(self.body, self.inputs().get(self.body.call_id))
 
 
 def shown_results(situation: Situation) -> tuple[Shown, ...]:
@@ -37,9 +43,7 @@ def shown_results(situation: Situation) -> tuple[Shown, ...]:
     """
     positions = _positions(situation)
     bound = positions.get(situation.view.bound or "", -1)
-    bodies = {e.id: e.body for e in situation.path if isinstance(e.body, ToolResult)}
-    calls = {c.id: c for e in situation.path if isinstance(e.body, AssistantMessage) for c in tool_calls(e.body.blocks)}
-    asked = {e.id for e in situation.path if isinstance(e.body, UserMessage)}
+    path = situation.path
     seen = situation.view.seen
     found: list[tuple[Piece, ToolResult, int, int, int]] = []
     steps = turns = 0
@@ -47,20 +51,38 @@ def shown_results(situation: Situation) -> tuple[Shown, ...]:
         piece = situation.view.pieces[index]
         if piece.role == "assistant":
             steps += 1
-        elif piece.entry_id in asked:
+            continue
+        position = positions.get(piece.entry_id, -1)
+        body = path[position].body if position >= 0 else None
+        if isinstance(body, UserMessage):
             turns += 1
-        elif piece.category == "tool results" and piece.entry_id in seen:
-            body = bodies.get(piece.entry_id)
-            if body is not None and positions[piece.entry_id] > bound:
-                found.append((piece, body, situation.tokens[index], steps, turns))
+        elif piece.category != "tool results" or piece.entry_id not in seen:
+            continue
+        elif isinstance(body, ToolResult) and position > bound:
+            found.append((piece, body, situation.tokens[index], steps, turns))
+    wanted = {body.call_id for _, body, _, _, _ in found}
+    inputs = cache(lambda: _inputs(path, wanted))  # looked up where a placeholder is worded: seldom
     return tuple(
         Shown(
             entry_id=piece.entry_id, body=body, tokens=tokens, steps_ago=steps, turns_ago=turns,
-            label=label_of(body, calls[body.call_id].input if body.call_id in calls else None),
+            inputs=inputs,
             sent=piece.entry_id in situation.sent,
         )
         for piece, body, tokens, steps, turns in reversed(found)
     )  # fmt: skip
+
+
+def _inputs(path: Sequence[Entry], call_ids: set[str]) -> dict[str, object]:
+    """Return call id -> arguments of the newest call with it; those of a view stand near the end of the path."""
+    found: dict[str, object] = {}
+    for entry in reversed(path):
+        if len(found) == len(call_ids):
+            break
+        if isinstance(entry.body, AssistantMessage):
+            for call in reversed(list(tool_calls(entry.body.blocks))):
+                if call.id in call_ids:
+                    found.setdefault(call.id, call.input)
+    return found
 
 
 def label_of(body: ToolResult, arguments: object) -> str:
@@ -142,9 +164,11 @@ def cut_keeping(situation: Situation, keep_tokens: int, *, turns_only: bool = Fa
             first = index + 1
             break
     floor = kept_from.get(situation.view.compaction or "", -1)
-    points = [p for p in cut_points(situation.path) if p.turn or not turns_only]
-    allowed = [p for p in points if p.index >= first and p.index > _first_kept_index(situation, floor)]
     pending = pending_start(situation.path, situation.view)
+    begins = _turn_start(situation.path, first if pending is None else min(first, pending))
+    points = [p for p in cut_points(situation.path, begins) if p.turn or not turns_only]
+    oldest = max(first, _first_kept_index(situation, kept_from, floor) + 1)
+    allowed = [p for p in points if p.index >= oldest]
     if pending is not None:
         before = [p for p in points if p.index <= pending]
         allowed = [p for p in allowed if p.index <= pending] or before[-1:]
@@ -155,15 +179,17 @@ def _positions(situation: Situation) -> dict[str, int]:
     return {e.id: i for i, e in enumerate(situation.path)}
 
 
-def _first_kept_index(situation: Situation, floor: int) -> int:
+def _turn_start(path: Sequence[Entry], at: int) -> int:
+    """Return where the turn begins that holds position `at`; 0 where none does."""
+    return next((i for i in range(min(at, len(path) - 1), 0, -1) if isinstance(path[i].body, TurnStart)), 0)
+
+
+def _first_kept_index(situation: Situation, positions: Mapping[str, int], floor: int) -> int:
     """Return the position where the kept part of the last compaction begins; a new cut must be behind it."""
     if situation.view.unread:  # the last one was the provider's: nothing before it is shown again
         return floor
-    shown = situation.view.in_sight
-    for index, entry in enumerate(situation.path):
-        if entry.id in shown and index != floor:
-            return index
-    return -1
+    shown = (positions.get(entry_id, -1) for entry_id in situation.view.in_sight)
+    return min((index for index in shown if index not in (-1, floor)), default=-1)
 
 
 def pending_start(path: Sequence[Entry], view: View) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from nbagent.context.anchor_index import AnchorIndex
 from nbagent.context.anchors import SENTENCES, Key, blocks_text, split_sentences
 from nbagent.context.archive import Chunk, find_handles, target_text
-from nbagent.context.mixed import HAS_LETTERS
+from nbagent.context.mixed import HAS_LETTERS, LETTERS
 from nbagent.core.messages import is_provider_note
 from nbagent.core.ranking import Words
 from nbagent.core.tokens import estimate_tokens
@@ -18,6 +19,8 @@ from nbagent.core.view import View
 SHARED_WORDS: Final = 2  # of a pointer's label with what needs the anchor
 TARGET_TOKENS: Final = 2_000  # DECISIONS 27: a pointer to more is no one retrieval
 SENTENCE_SHARE: Final = 0.8  # of a sentence's content words; section 3.2 of the performance and evaluation report
+_WORD: Final = re.compile(rf"[^\W{LETTERS}]+")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
 _ONE_WORD: Final = frozenset({"id", "num", "ident", "column"})
 
 
@@ -52,6 +55,7 @@ class Sight:
                 other.append(blocks_text(piece.blocks))
         self.other = "\n".join(other)
         self._text: str | None = None
+        self._tokens: set[str] | None = None
         self._windows: list[frozenset[str]] | None = None
         self._terms: frozenset[str] | None = None
         self._handles: dict[int, list[Lead]] | None = None
@@ -60,6 +64,8 @@ class Sight:
         """Take in an entry that was appended since."""
         self.whole.add(position)
         self._text = self._terms = None
+        if self._tokens is not None:
+            self._tokens.update(_WORD.findall(self.index.said[position].text))
 
     @property
     def text(self) -> str:
@@ -68,6 +74,13 @@ class Sight:
             said = self.index.said
             self._text = "\n".join([*(said[p].text for p in sorted(self.whole)), self.other])
         return self._text
+
+    @property
+    def tokens(self) -> set[str]:
+        """The runs of letters, digits and underscores in all that is seen; Chinese beside Latin ends one."""
+        if self._tokens is None:
+            self._tokens = set(_WORD.findall(self.text))
+        return self._tokens
 
     @property
     def terms(self) -> frozenset[str]:
@@ -81,6 +94,8 @@ class Sight:
         if any(p in self.whole for p in self.index.occurrences(key, cut)):
             return True
         kind, text = key
+        if kind in _ONE_WORD and _PLAIN.fullmatch(text):
+            return text in self.tokens  # the same as to look for it as a word of its own, without reading all again
         if kind not in SENTENCES:
             return _stands_in(self.text, text, whole_word=kind in _ONE_WORD)
         return text in self.other or self._said_again(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from nbagent.core.entries import AssistantMessage, Entry, ToolResult, TurnStart
 from nbagent.core.messages import tool_calls
@@ -18,8 +19,10 @@ class CutPoint:
     turn: bool
 
 
-def cut_points(path: Sequence[Entry]) -> tuple[CutPoint, ...]:
+def cut_points(path: Sequence[Entry], start: int = 0) -> tuple[CutPoint, ...]:
     """Return the places where the kept part may begin, oldest first.
+
+    `start` saves looking at what comes before it; a turn has to begin there.
 
     A turn's start is one, when no call is open before it. So is a reply of the model when every
     earlier call has its result: then a batch is finished, and a cut in mid-turn leaves calls with
@@ -27,7 +30,7 @@ def cut_points(path: Sequence[Entry]) -> tuple[CutPoint, ...]:
     """
     points: list[CutPoint] = []
     open_ids: set[str] = set()
-    for index, entry in enumerate(path):
+    for index, entry in enumerate(islice(path, start, None), start):
         body = entry.body
         if isinstance(body, TurnStart):
             open_ids.clear()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
 from nbagent.context.engine import Engine, FlushHook, no_flush
-from nbagent.context.extract import machine_note
+from nbagent.context.extract import MachineNotes
 from nbagent.context.loss import LossReport, loss_report
 from nbagent.context.moves import cut_keeping, tokens_before
 from nbagent.context.policies import BUILT_IN
@@ -229,5 +229,5 @@ def make_engine(
         policy=policy, meter=meter, prefix=prefix(), budget=budget, make_request=make_request, predict=predict,
         price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix,
         skills_note=skills_note, model=named.name,
-        focus=focus, edited=edited, flush=flush, machine_note=partial(machine_note, count=meter.text),
+        focus=focus, edited=edited, flush=flush, machine_note=MachineNotes(meter.text),
     )  # fmt: skip

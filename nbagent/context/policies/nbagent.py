@@ -214,15 +214,18 @@ def _newest_step(situation: Situation) -> int:
 
 def _fresh_tokens(situation: Situation, first_kept: str | None, long_tokens: int) -> int:
     """Return how much of the last steps' results a compaction would replace; of older ones those that are long."""
-    kept = next((i for i, e in enumerate(situation.path) if e.id == first_kept), len(situation.path))
-    replaced = {e.id for e in situation.path[:kept]}
+    kept: set[str] = set()  # from the end: what is kept is little
+    for entry in reversed(situation.path) if first_kept is not None else ():
+        kept.add(entry.id)
+        if entry.id == first_kept:
+            break
     total = steps = 0
     for piece, tokens in zip(reversed(situation.view.pieces), reversed(situation.tokens), strict=True):
         steps += piece.role == "assistant"
         if steps > FRESH_STEPS_LONG:
             break
         counts = steps <= FRESH_STEPS or tokens >= long_tokens
-        if counts and piece.category == "tool results" and piece.entry_id in replaced:
+        if counts and piece.category == "tool results" and piece.entry_id not in kept:
             total += tokens
     return total
 
