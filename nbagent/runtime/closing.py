@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from nbagent.models.model import Model
+from nbagent.store.journal import Journal
 
 CLOSE_S = 2.0
 
@@ -34,3 +35,13 @@ def close_models(models: Iterable[Model], loop: asyncio.AbstractEventLoop | None
 async def _close(models: Iterable[Model]) -> None:
     for model in models:
         await model.close()
+
+
+@contextlib.contextmanager
+def closed_on_failure(journal: Journal) -> Iterator[None]:
+    """Let go of `journal` when what makes it ready fails: else nothing in this kernel could open it again."""
+    try:
+        yield
+    except BaseException:
+        journal.close()
+        raise

@@ -210,7 +210,7 @@ def remember(place: Place, cells: Iterable[str], *, turns: int | None = None) ->
         if turns is not None:
             known |= {"turns": turns, "journal_bytes": place.journal.stat().st_size}
         text = json.dumps(known, ensure_ascii=False, indent=1)
-        if path.is_file() and path.read_text(encoding="utf-8") == text:
+        if path.is_file() and path.read_bytes() == text.encode():
             return
         new = path.with_suffix(".json.new")
         new.write_text(text, encoding="utf-8")

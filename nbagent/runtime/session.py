@@ -18,7 +18,7 @@ from nbagent.models.cassette import Cassette
 from nbagent.models.catalog import ModelFacts, lookup
 from nbagent.models.registry import NamedModel, check_known, open_model, with_endpoint_facts
 from nbagent.runtime.clock import Clock, SystemClock
-from nbagent.runtime.closing import close_models
+from nbagent.runtime.closing import close_models, closed_on_failure
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
 from nbagent.runtime.occupied import occupancy_after
@@ -81,19 +81,21 @@ class Session:
         clock = clock or SystemClock()
         place = find_place(folder, notebook, name or settings.session, clock.new_id())
         journal = Journal.open(place.journal)
-        tree = SessionTree(journal.entries)
-        scrubber = Scrubber(secret_values(environ))
-        day = DayLedger(home, place.name)
-        writer = SessionWriter(journal, tree, clock, scrubber.entry, day.add)
-        runner = _runner(
-            writer, Artifacts(place.artifacts, folder), settings, folder=folder, home=home, environ=environ,
-            session_name=place.name, scrubber=scrubber, day=day, forks=place.folder / "forks", notices=came_along(place)
-        )  # fmt: skip
-        writer.recover_partial()
-        faults = (*journal.diagnostics, *runner.rules().faults(runner.tools))
-        opened = Opened(how=place.how, origin=place.origin, turns=len(tree.turns_on_path()), diagnostics=faults)
-        remember(place, cells_of(tree), turns=turns_to_tell(tree, faults))
-        return cls(place=place, runner=runner, opened=opened, environ=environ, journal=journal)
+        with closed_on_failure(journal):
+            tree = SessionTree(journal.entries)
+            scrubber = Scrubber(secret_values(environ))
+            day = DayLedger(home, place.name)
+            writer = SessionWriter(journal, tree, clock, scrubber.entry, day.add)
+            runner = _runner(
+                writer, Artifacts(place.artifacts, folder), settings, folder=folder, home=home, environ=environ,
+                session_name=place.name, scrubber=scrubber, day=day, forks=place.folder / "forks",
+                notices=came_along(place),
+            )  # fmt: skip
+            writer.recover_partial()
+            faults = (*journal.diagnostics, *runner.rules().faults(runner.tools))
+            opened = Opened(how=place.how, origin=place.origin, turns=len(tree.turns_on_path()), diagnostics=faults)
+            remember(place, cells_of(tree), turns=turns_to_tell(tree, faults))
+            return cls(place=place, runner=runner, opened=opened, environ=environ, journal=journal)
 
     @classmethod
     def replay(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbagent.core.errors import Diagnostic
+from nbagent.core.errors import Diagnostic, JournalDamaged
 from nbagent.core.messages import Prefix, text_block
 from nbagent.memory.startup import cut_log, cut_note, startup_names
+from nbagent.store.artifacts import Artifacts
 from nbagent.tools.tool import ToolSpec
 
 INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "CONTEXT.md")
@@ -179,3 +181,22 @@ def make_prefix(specs: Sequence[ToolSpec], files: Sequence[StartupFile], *, extr
         tools=tuple(s.to_wire() for s in specs),
         categories=tuple(category for category, _ in blocks),
     )
+
+
+def stored_prefix(
+    artifacts: Artifacts, digest: str, make: Callable[[], Prefix], tell: Callable[[str], None]
+) -> Prefix:
+    """Return the prefix kept as `digest`; where it is lost, what `make` makes now, and `tell` it.
+
+    A conversation is worth more than its first lines: with another prefix the provider's cache is empty once. A file
+    that is there and was changed is kept under another name.
+    """
+    try:
+        return Prefix.from_text(artifacts.get_text(digest))
+    except (JournalDamaged, ValueError, KeyError, TypeError) as error:
+        if artifacts.has(digest):
+            path = artifacts.path(digest)
+            with contextlib.suppress(OSError):
+                os.replace(path, path.with_name(f"{path.name}.damaged"))
+        tell(f"The stored beginning of this conversation is lost and was made anew: {error}")
+        return make()

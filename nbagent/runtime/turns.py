@@ -39,7 +39,7 @@ from nbagent.runtime.scrubbed import guarded
 from nbagent.runtime.skilling import TOOLS as SKILL_TOOLS
 from nbagent.runtime.skilling import SessionSkills
 from nbagent.runtime.spent import DayLedger, spent_before, unpriced_ceilings
-from nbagent.runtime.startup import StartupFile, make_prefix, startup_files
+from nbagent.runtime.startup import StartupFile, make_prefix, startup_files, stored_prefix
 from nbagent.runtime.toolbox import Toolbox
 from nbagent.runtime.turn_notes import TurnNotes, turn_notes
 from nbagent.runtime.turn_skills import granted, granted_in_turn, reattached
@@ -100,9 +100,9 @@ class TurnRunner:
     # ------------------------------------------------------------ the head
 
     def prefix_of(self, digest: str) -> Prefix:
-        """Return the stored prefix `digest`; read from the artifacts at the first use."""
+        """Return the stored prefix `digest`; read from the artifacts at the first use, made anew where it is lost."""
         if digest not in self.prefixes:
-            self.prefixes[digest] = Prefix.from_text(self.artifacts.get_text(digest))
+            self.prefixes[digest] = stored_prefix(self.artifacts, digest, self.new_prefix, self.notices.append)
         return self.prefixes[digest]
 
     def root_prefix(self, path: Sequence[Entry]) -> str:
@@ -194,7 +194,8 @@ class TurnRunner:
         names, limits = [str(t["name"]) for t in self.prefix_of(digest).tools], self.limits(options)
         return TurnStart(
             turn=turn, model=named.name, policy=self.policy(options),
-            policy_numbers=dict(self.policy_of(self.policy(options)).numbers), mode=mode, prefix=digest,
+            policy_numbers=dict(self.policy_of(self.policy(options)).numbers), mode=mode,
+            prefix=digest if self.artifacts.has(digest) else self.store_prefix(self.prefix_of(digest)),
             cell_id=cell.cell_id, source_hash=cell.source_hash, order=cell.order,
             masked_tools=self.masked(names, options, mode),
             options=provider.options(named, self.settings.context.provider, self.budget(named.facts)),

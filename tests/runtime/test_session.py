@@ -22,6 +22,7 @@ from nbagent.core.entries import (
     ToolResult,
     ToolStarted,
     TurnEnd,
+    TurnStart,
     UsageReported,
 )
 from nbagent.core.errors import JournalLocked, UsageProblem
@@ -525,3 +526,60 @@ def test_a_rule_that_fits_no_tool_is_told_when_the_session_is_opened(tmp_path: P
     told = [d for d in lab.session.opened.diagnostics if d.path.startswith("tools.")]
     assert [(d.path, d.cause.split(" fits")[0]) for d in told] == [("tools.deny", "'shel'"), ("tools.deny", "'mcp_*'")]
     assert "shell" in told[0].remedy
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xff\xfe{{{", b"[]", b'{"cells": 7}'])
+def test_a_damaged_list_of_cells_costs_that_list_only(tmp_path: Path, junk: bytes) -> None:
+    """peers 49: the conversation opens and goes on, and the list is written anew."""
+    lab = Lab(tmp_path / "work")
+    lab.open([says("one")])
+    lab.send("first", "c1")
+    known = lab.session.place.folder / "session.json"
+    whole = known.read_bytes()
+    known.write_bytes(junk)
+    lab.restart([says("two")])
+    lab.send("second", "c2")
+    assert lab.prompts() == ["first", "second"]
+    assert json.loads(known.read_bytes())["cells"] == ["c1", "c2"]
+    assert json.loads(whole)["cells"] == ["c1"]
+
+
+def test_a_session_that_cannot_be_opened_is_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """peers 49: the next try in the same kernel is not refused."""
+    lab = Lab(tmp_path / "work")
+    lab.open([says("one")])
+    lab.send("first", "c1")
+    lab.close()
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr("nbagent.runtime.session.remember", lambda *args, **given: 1 / 0)
+        lab.open()
+    lab.open([says("two")])
+    lab.send("second", "c2")
+    assert lab.prompts() == ["first", "second"]
+
+
+@pytest.mark.parametrize("how", ["gone", "changed", "not text"])
+def test_a_lost_beginning_is_made_anew_and_told_once(tmp_path: Path, how: str) -> None:
+    """peers 49: a record that is lost costs the provider's cache, never the conversation."""
+    lab = Lab(tmp_path / "work")
+    (lab.folder / "AGENTS.md").write_text("Rule one: tabs.\n")
+    lab.open([says("one")])
+    lab.send("first", "c1")
+    kept = lab.session.runner.artifacts.path(lab.bodies(TurnStart)[0].prefix)
+    lab.close()
+    (lab.folder / "AGENTS.md").write_text("Rule two: spaces.\n")
+    if how == "gone":
+        kept.unlink()
+    else:
+        kept.write_bytes(b"\xff\xfe" if how == "not text" else b"{}")
+    lab.restart([says("two"), says("three")])
+    assert lab.session.occupancy().used_tokens > 0
+    done = lab.send("second", "c2")
+    lab.send("third", "c3")
+    assert lab.prompts() == ["first", "second", "third"]
+    assert "Rule two" in str(lab.requests[-1].prefix.system)
+    assert sum("was made anew" in line for line in done.notices) == 1
+    assert lab.bodies(TurnStart)[0].prefix != lab.bodies(TurnStart)[-1].prefix  # thinking made behind the other stays out
+    lab.restart([says("four")])
+    lab.send("fourth", "c4")
+    assert lab.prompts()[-1] == "fourth"
