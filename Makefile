@@ -11,6 +11,7 @@ PANEL_STAMP = $(VENV)/.panel
 LOCK = requirements-lock.txt
 PIP = -m pip --disable-pip-version-check --no-input
 JOBS = 2
+STORIES = 10000
 TESTS = tests
 FIND_PYTHON = for p in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then break; fi; p=; done; \
@@ -24,7 +25,7 @@ help:
 	@echo "make check        ruff and mypy"
 	@echo "make setup        only make the virtual environment .venv (PYTHON=... chooses the Python)"
 	@echo "make panel        only build the JupyterLab panel, where its sources changed"
-	@echo "make fuzz         property tests, many more examples"
+	@echo "make fuzz         ten thousand stories for each policy, and property tests with many more examples"
 	@echo "make test-matrix  kernel tests against several versions of ipykernel"
 	@echo "make lock         write requirements-lock.txt anew"
 	@echo "make clean        remove caches and builds"
@@ -66,8 +67,10 @@ check: setup
 	$(RUN) -m mypy
 	$(RUN) tools/build_labextension.py --run check
 
+# The stories go on where they were stopped (build/fuzz.json), as long as the code is the same.
 fuzz: $(STAMP)
-	NBAGENT_HYPOTHESIS=fuzz $(RUN) -m pytest -n $(JOBS) -m "hypothesis and not kernel" --timeout=7200 $(TESTS)
+	$(RUN) -m tests.contracts.fuzz --jobs $(JOBS) --stories $(STORIES)
+	NBAGENT_HYPOTHESIS=fuzz $(RUN) -m pytest -n $(JOBS) -m "hypothesis and not kernel" --timeout=7200 -k "not test_a_story_keeps" $(TESTS)
 
 test-matrix: $(STAMP)
 	$(RUN) tests/matrix.py $(VERSIONS)

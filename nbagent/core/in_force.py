@@ -145,6 +145,12 @@ class Moves:
         live = (e.id for e in self.made if isinstance(e.body, Compaction) and e.id not in self.cancelled)
         return min(self.at[e] for e in live if self.at[e] > position)
 
+    def first_seen_from(self, position: int) -> int:
+        """Return the first position that no compaction in force hid from the reply at `position` when it was made."""
+        made = (e for e in self.made if isinstance(e.body, Compaction) and self.at[e.id] < position)
+        seen = [self.first_kept(e) for e in made if self.cancelled.get(e.id, position) >= position]
+        return max(seen, default=0)
+
     def take(self, entry: Entry, bound: int | None) -> None:
         """Note a move or its undoing; it waits when the reply at `bound` must stay as it is."""
         body = entry.body
@@ -209,14 +215,17 @@ def collect_moves(path: Sequence[Entry]) -> Moves:
             moves.take(entry, last if visible and binds_thinking(path[last or 0].body) else None)
     for position, until in asked.items():
         if voices[position] != voices[until - 1] or not moves.thinking_holds(position, until):
-            moves.flat.update(_loop_up_to(path, position))
+            moves.flat.update(_loop_up_to(path, position, moves))
     return moves
 
 
-def _loop_up_to(path: Sequence[Entry], position: int) -> list[int]:
-    """Return the replies of the tool loop that the reply at `position` is in, up to it: they go as text together."""
+def _loop_up_to(path: Sequence[Entry], position: int, moves: Moves) -> list[int]:
+    """Return the replies of the tool loop that the reply at `position` is in, up to it: they go as text together.
+
+    What a note hid from that reply is no part of its loop, also when the note is taken back later.
+    """
     loop: list[int] = []
-    for i in range(position, -1, -1):
+    for i in range(position, moves.first_seen_from(position) - 1, -1):
         body = path[i].body
         if isinstance(body, AssistantMessage) and speaks(body):
             if not tool_calls(body.blocks):

@@ -344,3 +344,20 @@ def test_half_a_call_that_was_cut_leaves_a_valid_request() -> None:
             *HI, reply(*blocks, stop="max_tokens", cut="it reached the output limit"), start("t2"), user("x")
         )
         assert broken_rules(build_view(entries).messages) == []
+
+
+def test_an_undo_brings_replies_back_as_they_were_though_a_loop_behind_the_note_went_on_with_another_model() -> None:
+    before = path(
+        start(model="a"), user("go"), reply(thinks("first"), call(id="a"), stop="tool_use"), result("a"),
+        reply(thinks("second"), call(id="b"), stop="tool_use"), result("b"),
+    )  # fmt: skip
+    after = stamp(
+        [
+            compacts(None), start("t2", model="b"), user("more"), reply(thinks("third"), call(id="c"), stop="tool_use"),
+            result("c"), start("t3", model="a"), user("and more"), says("done"), restores("e7"),
+        ],
+        before,
+    )  # fmt: skip
+    was, now = chunks(build_view(before).messages), chunks(build_view(after).messages)
+    assert any(b"first" in c for c in was)
+    assert now[: len(was)] == was
