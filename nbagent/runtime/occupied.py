@@ -68,14 +68,27 @@ class NotBegun:
 
     def __init__(self, folder: Path, home: Path, settings: Settings, environ: Mapping[str, str]) -> None:
         nowhere = home / ".none"  # an artifact is only written when a root is made
-        self._runner = TurnRunner(
+        self.runner = TurnRunner(
             writer=SessionWriter(NoLog(), SessionTree(), SystemClock()), artifacts=Artifacts(nowhere, folder),
             settings=settings, folder=folder, home=home, tools={t.spec.name: t for t in builtin_tools()},
             environ=environ, scrubber=Scrubber(secret_values(environ)),
         )  # fmt: skip
         self.place = (folder, home)
 
-    def occupancy(self, settings: Settings, numbers: Mapping[str, float]) -> Occupancy:
-        """Return what its first request would hold, before the prompt; `numbers` are the person's for the policy."""
-        self._runner.settings, self._runner.numbers = settings, dict(numbers)
-        return occupancy_after(self._runner, (), lookup(settings.model))
+    def use(self, settings: Settings, numbers: Mapping[str, float]) -> None:
+        """Let other settings hold; `numbers` are the person's for the policy."""
+        self.runner.settings, self.runner.numbers = settings, dict(numbers)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that hold."""
+        return self.runner.settings
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What is known of the model."""
+        return lookup(self.settings.model)
+
+    def occupancy(self) -> Occupancy:
+        """Return what its first request would hold, before the prompt."""
+        return occupancy_after(self.runner, (), self.facts)

@@ -233,7 +233,7 @@ def test_a_cell_that_is_the_agents_no_more_loses_its_mark(notebook: Notebook, wi
 def test_before_the_first_turn_the_gauge_shows_what_a_turn_would_send(
     another: Window, place: str, service: Service
 ) -> None:
-    window = another  # in the shared one the list of skills may be unfolded, which opens the conversation
+    window = another
     service.replies.clear()
     notebook = window.notebook(f"{place}/notes.ipynb", "%load_ext nbagent", "%%agent\nFirst question")
     window.command("nbagent:open")
@@ -246,6 +246,9 @@ def test_before_the_first_turn_the_gauge_shows_what_a_turn_would_send(
     assert "–" not in window.part("Context").locator("dd").first.inner_text()  # the threshold
     assert used(window) > 0
     assert len(service.fake.requests) == asked
+    skills = window.part("Skills")
+    skills.get_by_role("switch").first.wait_for()
+    assert "sees 0 of 0" not in skills.inner_text()
     assert not (window.folder / place / ".nbagent" / "sessions").exists()
     window.part("Turns").get_by_text("No turn yet. A cell that begins with %%agent is a turn").wait_for()
     compact = window.part("Compaction").get_by_role("button", name="Compact …")

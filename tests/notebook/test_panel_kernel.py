@@ -412,7 +412,7 @@ def test_a_message_that_is_none_of_ours_is_answered_with_a_line_or_passed_over(k
 def test_memory_is_searched_and_read_beside_a_running_cell(kernel: AgentKernel, tmp_path: Path) -> None:
     (tmp_path / ".nbagent/memory").mkdir(parents=True)
     (tmp_path / ".nbagent/memory/ports.md").write_text("# Ports\n\nThe database listens on port 5433.\n")
-    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([SLOW]) as fake:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([reply("word " * 900, delta_delay_s=0.03)]) as fake:
         kernel.begin(tmp_path, fake)
         panel.hello()
         cell = Running(kernel, agent("one"))
@@ -438,7 +438,7 @@ def test_a_skill_is_found_switched_off_and_told_to_the_model(kernel: AgentKernel
         kernel.begin(tmp_path, fake)
         panel.hello()
         assert kernel.run(agent("hi")).status == "ok"
-        catalog = panel.until(lambda p: p["catalog"]["total"] >= 2)["catalog"]
+        catalog = panel.until(lambda p: p["catalog"]["total"] >= 2 and p["tree"]["total"] == 1)["catalog"]
         assert f"{catalog['prompt_tokens']:,} tokens in every request" in shown(kernel.run("%skills"))
         page = panel.ask("page", of="catalog", text="draws PLOTS")["result"]
         assert [(r["name"], r["on"], r["visible"]) for r in page["rows"]] == [("plots", True, True)]
@@ -557,6 +557,10 @@ def test_the_gauge_is_whole_before_the_first_turn_and_nothing_is_written_for_it(
         assert (gauge["window_tokens"], gauge["threshold_tokens"]) == (50_000, 25_000)
         assert "nbagent" in gauge["policies"]
         assert gauge["mode"] == "auto"
+        catalog = panel.until(lambda p: p["catalog"]["total"] > 0)["catalog"]
+        page = panel.ask("page", of="catalog")["result"]
+        assert (page["total"], page["revision"]) == (catalog["total"], catalog["revision"])
+        assert all(row["on"] for row in page["rows"])
         after = sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*"))
         assert after == before
         assert fake.requests == []

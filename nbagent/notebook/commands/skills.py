@@ -28,7 +28,6 @@ from nbagent.runtime.ports import TurnOptions
 from nbagent.runtime.skill_desk import changes_since, lint_skills, new_skill, skill_text, trust_skill, used_skills
 
 if TYPE_CHECKING:
-    from nbagent.runtime.session import Session
     from nbagent.runtime.skill_desk import Catalog, Skill
 
 NEAR = 3  # names offered instead of one that there is not
@@ -75,16 +74,21 @@ def skills_report(agent: NotebookAgent) -> SkillsReport:
     catalog = _catalog(agent)
     return SkillsReport(
         skills=tuple(catalog), diagnostics=_shown(agent, catalog.diagnostics), prompt=catalog.prompt,
-        prompt_tokens=prompt_tokens(agent.session(), catalog), tier=catalog.prompt_text.tier,
+        prompt_tokens=prompt_tokens(_count(agent), catalog), tier=catalog.prompt_text.tier,
     )  # fmt: skip
 
 
-def prompt_tokens(session: Session, catalog: Catalog) -> int:
+def _count(agent: NotebookAgent) -> Callable[[str], int]:
+    session = agent.session()
+    return session.runner.gauge.meter(session.facts_of(session.current_model()).family).text
+
+
+def prompt_tokens(count: Callable[[str], int], catalog: Catalog) -> int:
     """Return what the list takes of a request, estimated; the same wherever the skills lie."""
     text = catalog.prompt
     for skill in catalog.visible:
         text = text.replace(skill.location, f"~/.nbagent/skills/{skill.name}/SKILL.md")
-    return session.runner.gauge.meter(session.facts_of(session.current_model()).family).text(text)
+    return count(text)
 
 
 def _named(agent: NotebookAgent, name: str, what: str) -> Skill:
@@ -244,7 +248,7 @@ def _reload(agent: NotebookAgent, rest: str) -> Said:
 def _prompt(agent: NotebookAgent, rest: str) -> SkillPromptReport:
     """The text by which the model knows the skills."""
     catalog = _catalog(agent)
-    tokens = prompt_tokens(agent.session(), catalog)
+    tokens = prompt_tokens(_count(agent), catalog)
     return SkillPromptReport(text=catalog.prompt, tokens=tokens, tier=catalog.prompt_text.tier)
 
 

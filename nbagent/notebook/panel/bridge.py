@@ -21,6 +21,7 @@ from nbagent.core.effects import StepBegan, SubAgentMoved, TurnBegan, TurnDone, 
 from nbagent.core.messages import JsonObject
 from nbagent.notebook.app import NotebookAgent
 from nbagent.notebook.interrupts import press_stop
+from nbagent.notebook.panel.beginning import Beginning
 from nbagent.notebook.panel.commands import (
     Answer,
     BadMessage,
@@ -75,9 +76,10 @@ class Bridge:
     def __init__(
         self, agent: NotebookAgent, *, package: str, skills: SkillSource | None = None,
         memory: MemorySource | None = None, clock: Callable[[], float] = time.monotonic,
+        beginning: Beginning | None = None,
     ) -> None:  # fmt: skip
         self._agent, self._package = agent, package
-        self._facts = PanelFacts(agent, package, skills)
+        self._facts = PanelFacts(agent, package, skills, beginning or Beginning(agent))
         self._work = PanelWork(agent, self._facts, skills=skills, memory=memory)
         self._live, self._live_lock = LiveTurn(), threading.Lock()
         self._thread = PanelThread(self._state, clock)

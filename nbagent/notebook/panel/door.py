@@ -56,15 +56,18 @@ class PanelDoor:
     def bridge(self) -> Bridge:
         """Return the bridge, made at the first call; takes a while then."""
         from nbagent import __version__
+        from nbagent.notebook.panel.beginning import Beginning
         from nbagent.notebook.panel.bridge import Bridge
         from nbagent.notebook.panel.sources import SessionMemory, SessionSkills
 
         with self._lock:
             if self._bridge is None:
                 agent = self._agent()
+                beginning = Beginning(agent)
                 self._bridge = agent.panel = Bridge(
-                    agent, package=__version__, memory=SessionMemory(agent), skills=SessionSkills(agent)
-                )
+                    agent, package=__version__, memory=SessionMemory(agent), skills=SessionSkills(agent, beginning),
+                    beginning=beginning,
+                )  # fmt: skip
             return self._bridge
 
     def keep(self, kind: str, widget: Any) -> None:

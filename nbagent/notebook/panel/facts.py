@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Protocol
 
 from nbagent.core.entries import Compaction, Restore, UsageReported
 from nbagent.core.errors import UserError, one_line
 from nbagent.notebook.app import NotebookAgent
+from nbagent.notebook.panel.beginning import Beginning
 from nbagent.notebook.panel.protocol import (
     CatalogPart,
     CompactionPart,
@@ -29,7 +29,7 @@ from nbagent.runtime.contexts import known_policies
 from nbagent.runtime.doors import Settings
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.kept_glance import kept_at_a_glance
-from nbagent.runtime.occupied import NotBegun, occupancy_before_turn
+from nbagent.runtime.occupied import occupancy_before_turn
 from nbagent.runtime.session import Session
 from nbagent.runtime.turn_facts import TurnFacts, turn_facts
 
@@ -83,11 +83,10 @@ class MemorySource(Protocol):
 class PanelFacts:
     """Keeps what was counted until something changed. One thread at a time."""
 
-    def __init__(self, agent: NotebookAgent, package: str, skills: SkillSource | None) -> None:
-        self._agent, self._package, self._skills = agent, package, skills
+    def __init__(self, agent: NotebookAgent, package: str, skills: SkillSource | None, beginning: Beginning) -> None:
+        self._agent, self._package, self._skills, self._beginning = agent, package, skills, beginning
         self._tree_key: object = None
         self._gauge_key: object = None
-        self._not_begun: NotBegun | None = None
         self._rows: tuple[TurnRow, ...] = ()
         self.state = PanelState(session=SessionPart(package=package))
 
@@ -148,12 +147,9 @@ class PanelFacts:
 
     def _first_gauge(self) -> GaugePart:
         """Return how full the context of a conversation is that begins now; nothing is written."""
-        settings, agent = self._agent.settings(), self._agent
-        place = (agent.folder(), Path(settings.home))
-        if self._not_begun is None or self._not_begun.place != place:
-            self._not_begun = NotBegun(*place, settings, os.environ)
-        held = self._not_begun.occupancy(settings, agent.numbers)
-        return _part_of(held, model=settings.model, settings=settings, cost_usd=0.0)
+        begins = self._beginning.now()
+        settings = begins.settings
+        return _part_of(begins.occupancy(), model=settings.model, settings=settings, cost_usd=0.0)
 
     def _say(self, error: UserError) -> None:
         line = one_line(str(error))

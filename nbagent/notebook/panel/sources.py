@@ -9,10 +9,12 @@ from typing import Any
 
 from nbagent.notebook.app import NotebookAgent
 from nbagent.notebook.commands.skills import prompt_tokens, switch
+from nbagent.notebook.panel.beginning import Beginning
 from nbagent.notebook.panel.facts import Found, NoteLines
 from nbagent.notebook.panel.protocol import CatalogPart
 from nbagent.notebook.panel.results import HitRow, SkillRow
 from nbagent.notebook.reports.memory import nothing_matches, why_words
+from nbagent.runtime.occupied import NotBegun
 from nbagent.runtime.session import Session
 
 EXCERPT_LINES = 60
@@ -59,28 +61,30 @@ class SessionMemory:
 
 
 class SessionSkills:
-    """The catalog that `%skills` shows. Before the session is open nothing is looked at, until a page is asked for."""
+    """The catalog that `%skills` shows; before there is a conversation, that of the one that would begin."""
 
-    def __init__(self, agent: NotebookAgent) -> None:
-        self._agent = agent
+    def __init__(self, agent: NotebookAgent, beginning: Beginning) -> None:
+        self._agent, self._beginning = agent, beginning
         self._catalog: object = None
         self._revision = self._tokens = 0
 
     def rows(self) -> tuple[SkillRow, ...]:
         """Return every skill, in prompt order, hidden ones last."""
-        session = self._agent.opened or self._agent.session()
-        entries = session.settings.skills.entries
-        return tuple(_skill_row(skill, entries) for skill in session.runner.skills.look())
+        runner = self._looked_at().runner
+        entries = runner.settings.skills.entries
+        return tuple(_skill_row(skill, entries) for skill in runner.skills.look())
+
+    def _looked_at(self) -> Session | NotBegun:
+        return self._agent.opened or self._beginning.now()
 
     def summary(self) -> CatalogPart:
         """Return the skills in short."""
-        session = self._agent.opened
-        if session is None:
-            return CatalogPart()
-        catalog = session.runner.skills.look()
+        at = self._looked_at()
+        catalog = at.runner.skills.look()
         if catalog is not self._catalog:
+            facts = at.facts if isinstance(at, NotBegun) else at.facts_of(at.current_model())
             self._catalog, self._revision = catalog, self._revision + 1
-            self._tokens = prompt_tokens(session, catalog)
+            self._tokens = prompt_tokens(at.runner.gauge.meter(facts.family).text, catalog)
         return CatalogPart(
             revision=self._revision, total=len(catalog), visible=len(catalog.visible), prompt_tokens=self._tokens,
             problems=len(catalog.diagnostics),
