@@ -13,7 +13,17 @@ from nbagent.context.extract import MachineNotes
 from nbagent.context.loss import LossReport, loss_report
 from nbagent.context.moves import cut_keeping, tokens_before
 from nbagent.context.policies import BUILT_IN
-from nbagent.context.policy import Compact, Numbers, Policy, PolicyKind, effective, in_window, less_reserve, make_policy
+from nbagent.context.policy import (
+    Compact,
+    Numbers,
+    Policy,
+    PolicyKind,
+    Situation,
+    effective,
+    in_window,
+    less_reserve,
+    make_policy,
+)
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Effect
 from nbagent.core.entries import Compaction, Entry, Restore, TurnStart
@@ -167,7 +177,7 @@ def compact_by_hand(
     before = engine.predict(before_view)
     situation = yield from engine.situation(fold, "manual")
     plan = engine.policy.plan(situation)
-    move = next((m for m in plan if isinstance(m, Compact)), None) or _fallback(situation)
+    move = _by_hand(situation, next((m for m in plan if isinstance(m, Compact)), None))
     if move is None:
         return _nothing(engine, before, NOTHING_TO_COMPACT)
     outcome = yield from engine.compact(fold, replace(move, reason="asked for"), "manual")
@@ -182,9 +192,22 @@ def compact_by_hand(
     )  # fmt: skip
 
 
-def _fallback(situation: Any) -> Compact | None:
-    first_kept = cut_keeping(situation, (situation.used_tokens - situation.fixed_tokens) // 4)
-    return Compact(first_kept=first_kept, reason="asked for") if tokens_before(situation, first_kept) > 0 else None
+def _by_hand(situation: Situation, planned: Compact | None) -> Compact | None:
+    """Return the move of somebody who asks now: a policy's that keeps most of a conversation would gain nothing."""
+    if planned is not None and planned.note:
+        return planned
+    history = situation.used_tokens - situation.fixed_tokens
+    move = planned or Compact(first_kept=None, reason="asked for")
+    gone = tokens_before(situation, planned.first_kept) if planned is not None else 0
+    if gone < history / 2:
+        quarter = cut_keeping(situation, history // 4)
+        if tokens_before(situation, quarter) > gone:
+            move, gone = replace(move, first_kept=quarter), tokens_before(situation, quarter)
+    style = replace(  # what stands in is less than half of what goes
+        move.style, appendix_tokens=min(move.style.appendix_tokens, gone // 5),
+        reattach_tokens=min(move.style.reattach_tokens, gone // 20),
+    )  # fmt: skip
+    return replace(move, style=style) if gone > 0 else None
 
 
 def _nothing(engine: Engine, before: int, why: str) -> CompactionResult:

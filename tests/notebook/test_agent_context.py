@@ -211,11 +211,13 @@ def test_numbers_are_shown_as_they_count_and_belong_to_the_policy_they_were_set_
     kernel: AgentKernel, tmp_path: Path
 ) -> None:
     kernel.begin(tmp_path)
-    kernel.run("%context set window=20000 threshold=0.9")
+    kernel.run("%context set window=20000")
     small = shown(kernel.run("%context policy pi"))
     assert "threshold=0 reserve_tokens=1638 keep_tokens=2000 · acts by itself above 18,362 tokens" in small
     given = shown(kernel.run("%context set reserve_tokens=4000 keep_tokens=1500"))
     assert "reserve_tokens=4000 keep_tokens=1500 · acts by itself above 16,000 tokens" in given
+    assert "threshold=0.6 " in shown(kernel.run("%context set threshold=0.6"))
+    assert "threshold=0.6 reserve_tokens=2000" in shown(kernel.run("%context policy openclaw"))
     seed = shown(kernel.run("%context set policy=gemini-cli@seed"))
     assert "threshold=0.7 keep=0.3 protect_tokens=5000 mask_least_tokens=3000" in seed
     assert "threshold=0.5 " in shown(kernel.run("%context policy gemini-cli"))

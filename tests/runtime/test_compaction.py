@@ -405,6 +405,22 @@ def test_a_compaction_by_hand_is_followed_by_nothing_and_the_gauge_is_right_at_o
         assert session.path[-1].kind == "compaction"
 
 
+@pytest.mark.parametrize("policy", NAMES)
+def test_a_compaction_by_hand_gains_something_far_below_any_limit(make_fake: Make, folder: Path, policy: str) -> None:
+    """What a policy would keep whole in its window of 200,000 may be the whole of a conversation of 10,000."""
+    fake = make_fake()
+    fake._answer_of = Script(each=3)
+    with talk(folder, fake, policy, window=200_000) as session:
+        for i in range(4):
+            session.send(f"question {i}")
+        before = wire(session)
+        result = session.run(compact(session.session, session.ports))
+        assert result.applied, result.reason
+        assert result.after_tokens < 0.8 * result.before_tokens
+        undo(session.session)
+        assert wire(session) == before
+
+
 def test_an_undo_brings_the_conversation_back_and_keeps_later_turns(make_fake: Make, folder: Path) -> None:
     """NB-2; agents 37; DECISIONS 16: automatic compaction then waits."""
     fake = make_fake()

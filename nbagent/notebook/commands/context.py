@@ -134,7 +134,7 @@ def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     if words:
         name = only_word(words, "%context policy NAME")
         session.runner.policy(TurnOptions(policy=name))
-        _take_up(agent, name)
+        agent.numbers = _kept_numbers(agent, name)
         agent.choose(policy=name)
         return _effective(agent, f"policy {agent.session().settings.policy}:")
     here = session.settings.policy.partition("@")[0]
@@ -145,10 +145,11 @@ def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     )  # fmt: skip
 
 
-def _take_up(agent: NotebookAgent, policy: str) -> None:
-    """Begin with the numbers of another policy: what was set was meant for the one before."""
-    if policy != agent.session().settings.policy:
-        agent.numbers = {}
+def _kept_numbers(agent: NotebookAgent, policy: str) -> dict[str, float]:
+    """Return what of the numbers set holds for `policy`: for another one the threshold, for a preset nothing."""
+    if policy == agent.session().settings.policy:
+        return agent.numbers
+    return {k: v for k, v in agent.numbers.items() if k == "threshold" and "@" not in policy}
 
 
 def _numbers(agent: NotebookAgent) -> str:
@@ -204,14 +205,14 @@ def set_numbers(agent: NotebookAgent, words: Words) -> None:
             numbers[key] = _number(key, value)
     for key, number in numbers.items():
         check_number(chosen.get("policy", session.settings.policy), key, number)
-    before, known = agent.chosen, agent.session().settings.policy
+    before, kept = agent.chosen, _kept_numbers(agent, chosen.get("policy", session.settings.policy))
     agent.choose(**chosen)
     try:
         _refuse_provider(agent, agent.session().settings.context.provider)
     except UserError:
         agent.chosen = before
         raise
-    agent.numbers = {**(agent.numbers if chosen.get("policy", known) == known else {}), **numbers}
+    agent.numbers = {**kept, **numbers}
 
 
 def _budget(agent: NotebookAgent) -> Budget:
