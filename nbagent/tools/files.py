@@ -188,6 +188,7 @@ def _page(asked: _Asked, context: ToolContext, *, source: BinaryIO, encoding: En
     """Apply the limits in this order: lines, bytes, the cap in force, tokens."""
     line_chars = min(MAX_LINE_CHARS, max(40, context.cap_chars // 2 - NOTE_CHARS))
     room_chars = max(1, context.cap_chars - NOTE_CHARS)
+    room_bytes = MAX_PAGE_BYTES - NOTE_CHARS
     wanted = min(asked.limit or MAX_LINES, MAX_LINES)
     keep_bytes = (asked.column - 1 + line_chars) * 4 + 8
     lines: list[str] = []
@@ -199,8 +200,8 @@ def _page(asked: _Asked, context: ToolContext, *, source: BinaryIO, encoding: En
         text, was_cut = _render(line, encoding, line_chars=line_chars, column=asked.column)
         used_bytes += len(text.encode()) + 1
         used_chars += len(text) + 1
-        if lines and (used_bytes > MAX_PAGE_BYTES or used_chars > room_chars):
-            why = f"{'50 KB' if used_bytes > MAX_PAGE_BYTES else f'{context.cap_chars:,} characters'} a result"
+        if lines and (used_bytes > room_bytes or used_chars > room_chars):
+            why = f"{'50 KB' if used_bytes > room_bytes else f'{context.cap_chars:,} characters'} a result"
             break
         lines.append(text)
         raws.append(line.raw)
@@ -262,7 +263,8 @@ def _note(asked: _Asked, page: _Page, encoding: Encoding) -> str:
             return f"[{asked.name} is empty: 0 lines{also}]"
         return f"[offset {asked.offset} is past the end: {asked.name} has {page.total} lines{also}]"
     if page.ended:
-        whole = f"{page.total} line{'' if page.total == 1 else 's'}, the whole file"
+        all_of_it = "to the end; long lines only in part" if page.cut_lines else "the whole file"
+        whole = f"{page.total} line{'' if page.total == 1 else 's'}, {all_of_it}"
         return f"[{whole if page.first == 1 else f'lines {page.first}-{page.last} of {page.total}, to the end'}{also}]"
     of = f"of {page.total}" if page.total else "of many more"
     why = f"; {page.why}" if page.why else ""

@@ -42,6 +42,22 @@ def test_2_000_lines_a_page_and_the_note_says_which_offset_continues(desk):
     assert numbers(second.text)[0] == 2_001
 
 
+@pytest.mark.parametrize("line", ["z" * 99, "数据分析" * 20, "👩‍🔬" * 30, "z" * 1_999])
+def test_a_page_and_its_note_are_50_KB_at_most(desk, line):
+    # SPEC OC-C5: 51,200 bytes, whatever the script
+    (desk.root / "n.txt").write_text(f"{line}\n" * 700)
+    for offset in (1, 100, 600):
+        text = desk.call(READ, path="n.txt", offset=offset, limit=400).text
+        assert len(text.encode()) <= 51_200
+    assert "continue with offset=" in desk.call(READ, path="n.txt", limit=690).text
+
+
+def test_a_file_with_a_line_that_is_cut_is_not_called_whole(desk):
+    (desk.root / "n.txt").write_text("a\n" + "y" * 2_001 + "\n")
+    assert desk.call(READ, path="n.txt").text.endswith("[2 lines, to the end; long lines only in part]")
+    assert desk.call(READ, path="n.txt", column=500).text.endswith("[2 lines, to the end; long lines only in part]")
+
+
 def test_following_the_hints_reads_every_line_once(desk):
     (desk.root / "n.txt").write_text("".join(f"{'w' * (i % 300)} {i}\n" for i in range(1, 1_800)))
     seen, offset = [], 1
