@@ -53,7 +53,8 @@ def reply_block(path: str, number: int) -> dict[str, object]:
     kind, first, *_ = path.strip("/").split("/")
     if kind == "answer":
         return {"type": "text", "text": answer_text(nth(first, number))}
-    if number in accumulate(int(calls) + 1 for calls in first.split("-")):
+    ends = list(accumulate(int(calls) + 1 for calls in first.split("-")))
+    if number in ends or number > ends[-1]:  # beyond it when a request for a note was answered with the last text
         return {"type": "text", "text": "All chunks are read."}
     return {"type": "tool_use", "id": f"toolu_{number:06d}", "name": "read_chunk", "input": {"i": number}}
 

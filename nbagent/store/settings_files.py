@@ -213,20 +213,32 @@ def _absolute(key: Key, value: Any, base: Path | None) -> Any:
 
 
 def _line_of(text: str, dotted: str) -> int | None:
-    """Return the line (from 1) on which a key is set; None when it is written in a way not looked for."""
+    """Return the line (from 1) on which a key is set; None when it is written in a way not looked for.
+
+    Without patterns: making three costs more than reading a file of settings.
+    """
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*\[([^\[\]]+)\]\s*(?:#.*)?$", line)
-        if header:
-            table = _plain(header[1]) + "."
+        if header := _header(line.strip()):
+            table = _plain(header) + "."
             if table == f"{dotted}.":
                 return number
             continue
-        pair = re.match(r"\s*([\w\-.\"' ]+?)\s*=", line)
-        if pair and (table + _plain(pair[1]) == dotted or dotted.startswith(f"{table}{_plain(pair[1])}.")):
+        name, equals, _ = line.partition("=")
+        if not equals or not name.strip() or not all(c.isalnum() or c in "_-.\"' \t" for c in name):
+            continue
+        if table + _plain(name) == dotted or dotted.startswith(f"{table}{_plain(name)}."):
             return number
     return None
 
 
+def _header(line: str) -> str:
+    """Return the name of the table that `line` begins, empty when it begins none."""
+    if not line.startswith("["):
+        return ""
+    name, _, rest = line[1:].partition("]")
+    return name if "[" not in name and rest.strip()[:1] in ("", "#") else ""
+
+
 def _plain(name: str) -> str:
-    return re.sub(r"[\s\"']", "", name)
+    return "".join(c for c in name if not c.isspace() and c not in "\"'")
