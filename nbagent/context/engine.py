@@ -15,7 +15,7 @@ from nbagent.context.handoff import TEMPLATES, HandoffNote, Rejected, handoff_re
 from nbagent.context.held import Held
 from nbagent.context.measure import Meter
 from nbagent.context.moves import cut_keeping, head_and_tail, prune, shown_results
-from nbagent.context.note import DROPPED, NO_NOTE, NOT_SHOWN, NoteParts, compose_note, shown_again, users_messages
+from nbagent.context.note import DROPPED, NO_NOTE, NoteParts, compose_note, files_touched, shown_again, users_messages
 from nbagent.context.pins import SHARE, pinned_texts, unpinned
 from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation
 from nbagent.context.rot import detect, moves_for
@@ -29,7 +29,7 @@ from nbagent.context.standing import (
     split,
     undone,
 )
-from nbagent.context.transcript import Question, message_texts, questioned, serialised, with_question
+from nbagent.context.transcript import NOT_SHOWN, Question, message_texts, questioned, serialised, with_question
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Append, CallModel, Effect, ReadNow, Say
 from nbagent.core.entries import Body, Compaction, Entry, Pruning, Report, Snapshot, UsageReported
@@ -239,7 +239,7 @@ class Engine:
         users_limit = style.users_tokens and min(style.users_tokens, self.budget.window_tokens // 10)
         machine_limit = style.appendix_tokens and min(style.appendix_tokens, self.budget.window_tokens // 20)
         parts = NoteParts(
-            handoff=note.text, unseen=note.unseen,
+            handoff=note.text, unseen=note.unseen, files=files_touched(replaced) if style.files else "",
             users=users_messages(replaced, users_limit, count, whole=pending_request(replaced, kept)),
             machine=self.machine_note(replaced, kept, machine_limit) if machine_limit else "",
             attached=shown_again(replaced, kept, self._scaled(style), count) if style.reattach else "",

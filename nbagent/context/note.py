@@ -18,10 +18,11 @@ UNSEEN = (
     "Its writer did not see the oldest {count} messages of what was replaced, since they did not fit: they are in no "
     "summary, `recall` finds them."
 )
-NOT_SHOWN = "The oldest {count} messages did not fit the request for the note: no summary tells of them, `recall` does."
 NO_NOTE = "(no note could be written; what follows was collected by machine)"
 DROPPED = "(the oldest part was left out without a note)"
 CUT_MARK = " […] "
+READS, WRITES = frozenset({"read"}), frozenset({"write", "edit"})
+MOST_FILES = 100  # of each kind
 OMITTED = "({count} earlier messages of the person are not repeated here; `recall` finds them)"
 
 
@@ -40,6 +41,7 @@ class NoteParts:
     skills: str = ""
     recent: str = ""
     pins: str = ""
+    files: str = ""
 
 
 def compose_note(parts: NoteParts) -> str:
@@ -50,6 +52,7 @@ def compose_note(parts: NoteParts) -> str:
         ("shown-again", parts.attached),
         ("last-steps", parts.recent),
         ("skills-in-use", parts.skills),
+        ("files-touched", parts.files),
         ("must-not-get-lost", parts.machine),
         ("pinned-by-the-person", parts.pins),
         ("messages-of-the-person", parts.users),
@@ -131,6 +134,21 @@ def shown_again(replaced: Sequence[Entry], kept: Iterable[Entry], style: NoteSty
             text = f"{text[:size].rstrip()}\n[… the rest: `recall` {entry.id} …]"
         out.append(f"{key}:\n{text}")
     return "\n\n".join(reversed(out))
+
+
+def files_touched(entries: Iterable[Entry]) -> str:
+    """Return the files that were changed, and those that were only read, a sorted line each; of many the newest."""
+    bodies = [e.body for e in entries if isinstance(e.body, ToolResult) and e.body.status == "ok"]
+    bodies = [b for b in bodies if b.name in READS | WRITES and b.meta.get("path")]
+    touched = [(b.name in WRITES, str(b.meta["path"])) for b in bodies]
+    changed = list(dict.fromkeys(path for writes, path in reversed(touched) if writes))
+    read = [p for p in dict.fromkeys(path for writes, path in reversed(touched) if not writes) if p not in set(changed)]
+    lines = []
+    for title, paths in (("changed", changed), ("read", read)):
+        if paths:
+            more = f" and {len(paths) - MOST_FILES} more" if len(paths) > MOST_FILES else ""
+            lines.append(f"{title}: {', '.join(sorted(paths[:MOST_FILES]))}{more}")
+    return "\n".join(lines)
 
 
 def _key(entry: Entry) -> str:

@@ -76,7 +76,7 @@ class NoteStyle:
     again, `reattach_tokens` each. `probe` asks the model once more what is missing. `serialised` sends the
     transcript as text instead of going on in the conversation. `reject_above` is the largest new size, as a
     share of the old. `last_resort` goes on without a model when it fails: "extract" (the machine's note),
-    "drop" (the oldest fifth is dropped), "" (nothing changes).
+    "drop" (the oldest fifth is dropped), "" (nothing changes). `files` lists the files read and changed so far.
     """
 
     template: str = "handoff"
@@ -88,6 +88,7 @@ class NoteStyle:
     serialised: bool = False
     reject_above: float = 0.9
     last_resort: str = "extract"
+    files: bool = False
     reply_tokens: int = 8_000
 
 

@@ -9,6 +9,7 @@ from nbagent.core.messages import Block, Message, Request, canonical, is_thinkin
 from nbagent.core.view import View
 
 NOTE_MARK = "<context-note>"  # how the note of a compaction begins
+NOT_SHOWN = "The oldest {count} messages did not fit the request for the note: no summary tells of them, `recall` does."
 RESULT_CHARS = 2_000  # pi and OpenCode: more of a result does not go into a summary request
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbagent.context.note import NoteParts, compose_note, shown_again, users_messages
+from nbagent.context.note import NoteParts, compose_note, files_touched, shown_again, users_messages
 from nbagent.context.policy import NoteStyle
 from nbagent.core.entries import ToolResult
 from nbagent.core.messages import text_block
@@ -55,3 +55,21 @@ def test_the_most_binding_stands_last() -> None:
     assert note.index("<handoff>") < note.index("<must-not-get-lost>") < note.index("<messages-of-the-person>")
     assert "shown-again" not in note
     assert "It is a record, not a request" in note
+
+
+def used(name: str, file: str, status: str = "ok") -> ToolResult:
+    return ToolResult(call_id="c", name=name, content=(text_block("x"),), meta={"path": file}, status=status)
+
+
+def test_the_files_read_and_changed_are_listed_each_once_without_a_model() -> None:
+    """agents 60: sorted, over the whole path, and a file that was changed is not one that was read."""
+    first = path(start(), used("read", "b.py"), used("read", "a.py"), used("edit", "c.py"), used("read", "a.py"))
+    assert files_touched(first) == "changed: c.py\nread: a.py, b.py"
+    later = path(*(e.body for e in first), used("write", "a.py"), used("write", "0.py", "error"), used("glob", "*.py"))
+    assert files_touched(later) == "changed: a.py, c.py\nread: b.py"
+    assert files_touched(path(start(), says("x"))) == ""
+    many = files_touched(path(start(), *(used("read", f"{i:03}.py") for i in range(130))))
+    assert many.startswith("read: 030.py, 031.py")
+    assert many.endswith("129.py and 30 more")
+    note = compose_note(NoteParts(handoff="H", files=files_touched(first)))
+    assert "<files-touched>\nchanged: c.py\nread: a.py, b.py\n</files-touched>" in note

@@ -1,8 +1,8 @@
 """pi: after Pi (earendil-works/pi, 1.6, 2026). The baseline: everything is sent; near the limit one summary (PI-C1).
 
 Modelled: trigger at the window less 16,384, the newest 20,000 tokens kept, a cut inside a turn when it must be, six
-sections, a computed list of files, the transcript as text with results cut at 2,000 characters, nothing appended on
-failure. Left out: branch summaries, extension hooks.
+sections, computed lists of the files read and changed, the transcript as text with results cut at 2,000 characters,
+nothing appended on failure. Left out: branch summaries, extension hooks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PiPolicy:
             return ()
         style = NoteStyle(
             template="pi", users_tokens=0, appendix_tokens=600, reattach=0, serialised=True, reject_above=1.0,
-            last_resort="",
+            last_resort="", files=True,
         )  # fmt: skip
         return (Compact(first_kept=first_kept, reason="the window is nearly full", style=style),)
 
