@@ -11,10 +11,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nbagent.context.fitting import OFF, fit, mask_all
 from nbagent.context.handoff import TEMPLATES, HandoffNote, Rejected, handoff_request, probe_request, read_note
 from nbagent.context.held import Held
 from nbagent.context.measure import Meter
-from nbagent.context.moves import cut_keeping, head_and_tail, prune, shown_results
+from nbagent.context.moves import cut_keeping
 from nbagent.context.note import DROPPED, NO_NOTE, NoteParts, compose_note, files_touched, shown_again, users_messages
 from nbagent.context.pins import SHARE, pinned_texts, unpinned
 from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation
@@ -40,13 +41,11 @@ MAX_TRIES = 3
 COOL_DOWN_S = 300.0
 NEAR_OVERFLOW = 0.95
 BOUND_SHARE = 0.85  # inside a tool loop whose thinking is bound to its prefix, compaction waits until here
-FRAME = 50  # a fiftieth of the window stays free when a request is sent: later than any policy's own limit
 LEAST_TOKENS = 2_000  # smaller conversations are not compacted by themselves
 DROP_SHARE = 0.2  # CC-C5: the oldest exchanges that go when the request itself does not fit
 
 MASKS_ROT = frozenset({"nbagent"})  # other policies are modelled after products that do not
 COLD_S = 300.0  # without a call for this long the provider's cache is empty: moving the prefix costs nothing more
-OFF = "off"  # the policy that manages nothing: nothing is masked either
 
 Flow = Generator[Effect, Any, "str | None"]
 MachineNote = Callable[[Sequence[Entry], Sequence[Entry], int], str]
@@ -101,14 +100,16 @@ class Engine:
             yield from self._mask_rot(fold)
         for move in plan:
             if isinstance(move, Prune):
-                yield from self._prune(fold, unpinned(move, fold.path, situation.view))
+                yield from self.record_pruning(fold, unpinned(move, fold.path, situation.view))
                 continue
             kept = keeping_request(fold, move)
-            if kept is not None and not self.waits(fold.path, situation):
-                done = yield from self.compact(fold, kept, "before_call")
-                if done == "stopped":
-                    return done
-        unfit = yield from self.fit(fold)
+            if kept is None or self.waits(fold.path, situation, drops=kept.drop):
+                continue
+            if kept.drop:
+                yield from self._drop(fold, kept)
+            elif (yield from self.compact(fold, kept, "before_call")) == "stopped":
+                return "stopped"
+        unfit = yield from fit(self, fold)
         view = fold.view()
         if not unfit and (told := signal(fold.path, view, self.predict(view), self.budget, self.turn)) is not None:
             yield from self._append(fold, told)
@@ -127,11 +128,11 @@ class Engine:
         plan = self.policy.plan(situation)
         for move in plan:
             if isinstance(move, Prune):
-                yield from self._prune(fold, move)
+                yield from self.record_pruning(fold, move)
             elif (yield from self._compact_now(fold, move)) == "stopped":
                 return True
         if self.estimate(fold.view()) >= before:
-            yield from self._mask_all(fold, keep=2)
+            yield from mask_all(self, fold, keep=2)
         if self.estimate(fold.view()) >= before and not any(isinstance(m, Compact) for m in plan):
             quarter = cut_keeping(situation, (situation.used_tokens - situation.fixed_tokens) // 4)
             last = Compact(first_kept=quarter, reason="the request did not fit")
@@ -181,12 +182,17 @@ class Engine:
 
     # ------------------------------------------------------------ when not to
 
-    def waits(self, path: Sequence[Entry], situation: Situation) -> bool:
-        """Tell whether an automatic compaction is held back: after an undo, after failures, or without progress."""
+    def waits(self, path: Sequence[Entry], situation: Situation, *, drops: bool = False) -> bool:
+        """Tell whether an automatic compaction is held back: after an undo, after failures, or without progress.
+
+        One that only `drops` cannot fail and is not about the size.
+        """
         if situation.moment.reason != "before_call":
             return False
         if situation.view.bound and situation.share < BOUND_SHARE:
             return True
+        if drops:
+            return undone(path) and situation.share < NEAR_OVERFLOW
         if situation.used_tokens - situation.fixed_tokens < min(LEAST_TOKENS, situation.window // 10):
             return True
         if undone(path) and situation.share < NEAR_OVERFLOW:
@@ -225,6 +231,16 @@ class Engine:
             yield Say(text=NOT_SHOWN.format(count=outcome.unseen))
         yield Say(text=f"The conversation was compacted{saved}; `%context undo` takes it back.")
         return "applied"
+
+    def _drop(self, fold: ViewFold, move: Compact) -> Generator[Effect, Any, None]:
+        """Leave out what stands before the kept part; a note that stood there goes on standing."""
+        in_force = next((e.body for e in fold.path if e.id == fold.view().compaction), None)
+        earlier = str(in_force.details.get("handoff", "")) if isinstance(in_force, Compaction) else ""
+        text = earlier if DROPPED in earlier else "\n\n".join(filter(None, [earlier, DROPPED]))
+        body = self.compaction(fold, move, HandoffNote(text=text, sections={}))
+        sizes = self.predict(fold.view()), self.predict(self._preview(fold, body))
+        yield from self._append(fold, replace(body, before_tokens=sizes[0], after_tokens=sizes[1]))
+        yield Say(text=f"Older turns were left out: {move.reason}; `%context undo` takes it back.")
 
     def compaction(self, fold: ViewFold, move: Compact, note: HandoffNote) -> Compaction:
         """Return the entry that a note would make."""
@@ -347,40 +363,13 @@ class Engine:
         yield Say(text=line)
         return why
 
-    # ------------------------------------------------------------ making it fit
-
-    def fit(self, fold: ViewFold) -> Flow:
-        """The token check before sending: mask what can be masked, then say in one line that it does not fit."""
-        limit = self.budget.window_tokens - min(self.budget.reserve_tokens, self.budget.window_tokens // FRAME)
-        if self.predict(fold.view()) <= limit:
-            return None
-        for keep in (2, 0) if self.policy.name != OFF else ():
-            yield from self._mask_all(fold, keep=keep)
-            if self.predict(fold.view()) <= limit:
-                return None
-        if self.predict(fold.view()) <= self.budget.window_tokens:
-            return None
-        size = self.predict(fold.view())
-        return (
-            f"the conversation takes about {size:,} tokens and the window holds {self.budget.window_tokens:,}; "
-            "`%context compact` makes room, or widen it with `%context set window=…`"
-        )
-
-    def _mask_all(self, fold: ViewFold, *, keep: int) -> Generator[Effect, Any, None]:
-        situation = yield from self.situation(fold, "overflow")
-        results = shown_results(situation)
-        old = results[: max(0, len(results) - keep)] if keep else results
-        small = max(200, self.budget.window_tokens // 100)
-        for move in prune([r for r in old if r.tokens > 60], head_and_tail(small, small), "the context did not fit"):
-            yield from self._prune(fold, move)
-
     # ------------------------------------------------------------ entries
 
     def _append(self, fold: ViewFold, body: Body) -> Generator[Effect, Any, None]:
         entry: Entry = yield Append(body=body)
         fold.add(entry)
 
-    def _prune(self, fold: ViewFold, move: Prune) -> Generator[Effect, Any, None]:
+    def record_pruning(self, fold: ViewFold, move: Prune) -> Generator[Effect, Any, None]:
         """Record a pruning; one that waits for the end of a tool loop is not recorded again and again."""
         view = fold.view()
         if not move.placeholders or (view.deferred and any(e in self.held.sent for e in move.placeholders)):
@@ -393,7 +382,7 @@ class Engine:
         if self.policy.name in MASKS_ROT and view.bound is None:
             move = moves_for(detect(view, fold.path))
             if move is not None:
-                yield from self._prune(fold, unpinned(move, fold.path, view))
+                yield from self.record_pruning(fold, unpinned(move, fold.path, view))
 
     def _preview(self, fold: ViewFold, body: Body) -> View:
         path = list(fold.path)

@@ -175,6 +175,17 @@ def cut_keeping(situation: Situation, keep_tokens: int, *, turns_only: bool = Fa
     return allowed[0].entry_id if allowed else None
 
 
+def cut_keeping_turns(situation: Situation, count: int) -> str | None:
+    """Return the cut that keeps the newest `count` messages of the person with what follows; None cuts nothing."""
+    positions = _positions(situation)
+    shown = [positions[p.entry_id] for p in situation.view.pieces if p.entry_id in positions]
+    asked = sorted({i for i in shown if isinstance(situation.path[i].body, UserMessage)})
+    if not 0 < count < len(asked):
+        return None
+    begins = _turn_start(situation.path, asked[-count])
+    return situation.path[begins].id if begins else None
+
+
 def _positions(situation: Situation) -> dict[str, int]:
     return {e.id: i for i, e in enumerate(situation.path)}
 

@@ -102,12 +102,17 @@ class Prune:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact:
-    """Replace everything before `first_kept` (None: everything) by a note; `note` is one that is written already."""
+    """Replace everything before `first_kept` (None: everything) by a note; `note` is one that is written already.
+
+    `drop` leaves it out with no more than a line that says so, and the earlier note when there is one: no model is
+    asked, nothing is stored first, and it is done however little that saves.
+    """
 
     first_kept: str | None
     reason: str
     style: NoteStyle = field(default_factory=NoteStyle)
     note: str = ""
+    drop: bool = False
 
 
 Move: TypeAlias = Prune | Compact

@@ -120,6 +120,19 @@ def test_opencode_prunes_results_of_old_turns_when_that_frees_enough() -> None:
     assert plan("opencode@seed", path(*little, start("t4"), user("d")), 200_000) == ()
 
 
+def test_openclaw_sends_no_more_turns_than_its_limit() -> None:
+    """openclaw 77: five turns, limit 2: from the fourth user message on; 0 keeps all."""
+    said = [b for i in range(1, 6) for b in (start(f"t{i}"), user(f"ask {i}"), calls("read"), result(text="r"), says("so"))]
+    turns = path(*said)
+    (move,) = plan("openclaw", turns, 200_000, numbers={"limit_turns": 2})
+    assert isinstance(move, Compact)
+    assert move.drop
+    assert turns[[e.id for e in turns].index(str(move.first_kept)) + 1].body == user("ask 4")
+    for limit in (0, 5, 6):
+        assert plan("openclaw", turns, 200_000, numbers={"limit_turns": limit}) == ()
+    assert plan("openclaw", path(), 200_000, numbers={"limit_turns": 1}) == ()
+
+
 def test_openclaw_prunes_when_the_cache_is_cold() -> None:
     """openclaw 82, 83: never results of the last three replies, and clears only when enough can go."""
     cold = {"idle_s": 400.0}

@@ -372,6 +372,46 @@ def test_a_prefix_larger_than_the_window_is_told_in_one_line(make_fake: Make, fo
         assert not fake.requests
 
 
+def test_a_limit_of_turns_leaves_out_the_older_ones_whole_and_an_undo_brings_them_back(make_fake: Make, folder: Path) -> None:
+    """openclaw 77, 154: the fourth user message with its replies comes first, every result has its call."""
+    fake = make_fake()
+    fake._answer_of = Script(each=3)
+    with talk(folder, fake, "openclaw", 200_000) as session:
+        session.session.runner.numbers["limit_turns"] = 2
+        for number in range(1, 6):
+            assert session.send(f"Ask {number}").output.outcome == "completed"
+        sent = turn_requests(fake)[-1]["messages"]
+        assert len(fake.requests) == 15  # no call for a note
+        asked = [b["text"] for m in sent if m["role"] == "user" for b in m["content"] if "text" in b]
+        assert [t for t in asked if t.startswith("Ask")] == ["Ask 4", "Ask 5"]
+        assert asked[0].count("the oldest part was left out without a note") == 1
+        called = {b["id"] for m in sent for b in m["content"] if b["type"] == "tool_use"}
+        assert called == {b["tool_use_id"] for m in sent for b in m["content"] if b["type"] == "tool_result"}
+        assert len(called) == 4
+        moves = [e.body for e in session.session.tree.path() if isinstance(e.body, Compaction)]
+        assert [m.reason for m in moves] == ["the last 2 turns are sent"] * 3
+        undo(session.session)
+        session.send("Ask 6")
+        asked = [b["text"] for m in turn_requests(fake)[-1]["messages"] if m["role"] == "user" for b in m["content"] if "text" in b]
+        assert [t for t in asked if t.startswith("Ask")] == ["Ask 3", "Ask 4", "Ask 5", "Ask 6"]  # as the person wanted
+
+
+def test_a_note_stands_on_when_a_limit_of_turns_leaves_out_what_it_stood_before(make_fake: Make, folder: Path) -> None:
+    fake = make_fake()
+    fake._answer_of = Script(each=3)
+    with talk(folder, fake, "openclaw", 200_000) as session:
+        for number in range(1, 4):
+            session.send(f"Ask {number}")
+        assert session.run(compact(session.session, session.ports)).applied
+        session.session.runner.numbers["limit_turns"] = 1
+        session.send("Ask 4")
+        session.send("Ask 5")
+        shown = texts(turn_requests(fake)[-1])
+        assert shown.count("never lose value_3") == 1
+        assert shown.count("the oldest part was left out without a note") == 1
+        assert "Ask 4" not in shown
+
+
 @pytest.mark.parametrize("policy", [n for n in NAMES if n != "off"])
 def test_one_result_larger_than_the_window_goes_in_part(make_fake: Make, folder: Path, policy: str) -> None:
     """openclaw 85, 98: what was cut off can be recalled."""

@@ -1,15 +1,24 @@
-"""openclaw: after OpenClaw 2026.5.28 (OC-C3, C4, C7, C8). Three lines of defence before any summary.
+"""openclaw: after OpenClaw 2026.5.28 (OC-C2, C3, C4, C7, C8). Three lines of defence before any summary.
 
 Modelled: results capped on entry, old results trimmed then cleared when the cache has gone cold, compaction at the
-window less reserve with the newest 20,000 tokens kept, five headings, an identifier check. Left out: channel
-histories, successor transcripts, the hot timeouts. The seed has compaction at 50 % of the window.
+window less reserve with the newest 20,000 tokens kept, five headings, an identifier check; a limit of turns, which
+OpenClaw has by channel. Left out: successor transcripts, the hot timeouts. The seed compacts at 50 % of the window.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbagent.context.moves import Shown, cut_keeping, fixed_text, head_and_tail, prune, shown_results, tokens_before
+from nbagent.context.moves import (
+    Shown,
+    cut_keeping,
+    cut_keeping_turns,
+    fixed_text,
+    head_and_tail,
+    prune,
+    shown_results,
+    tokens_before,
+)
 from nbagent.context.policy import (
     Compact,
     NoteStyle,
@@ -27,6 +36,7 @@ DEFAULT: Numbers = {
     "threshold": 0.0,  # share of the window; 0: the window less reserve
     "reserve_tokens": 20_000,  # floor of the reserve (agent-settings)
     "keep_tokens": 20_000,  # keepRecentTokens
+    "limit_turns": 0,  # the newest messages of the person that are sent (historyLimit); 0: all
     "ttl_s": 300,  # the cache counts as cold after this long without a call (ttl omitted)
     "keep_assistants": 3,  # results after the 3rd-last reply are never touched
     "soft_share": 0.3,  # share of the window in characters from which results are trimmed
@@ -51,6 +61,10 @@ class OpenClawPolicy:
     def plan(self, situation: Situation) -> Plan:
         """Propose pruning after a pause, else compaction when the window is nearly full."""
         forced = situation.moment.reason != "before_call"
+        limit = int(self.numbers["limit_turns"])
+        if not forced and (earliest := cut_keeping_turns(situation, limit)) is not None:
+            style, why = NoteStyle(users_tokens=0, appendix_tokens=0, reattach=0), f"the last {limit} turns are sent"
+            return (Compact(first_kept=earliest, reason=why, style=style, drop=True),)
         idle = situation.moment.idle_s
         if not forced and idle is not None and idle > self.numbers["ttl_s"]:
             pruned = self.prune_cold(situation)
