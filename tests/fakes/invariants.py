@@ -71,7 +71,8 @@ def make_fake(request: pytest.FixtureRequest) -> Iterator[Callable[..., FakeMess
     moves = request.node.get_closest_marker("prefix_moves") is not None
     refusals = request.node.get_closest_marker("refused") is not None
     for one in made:
-        assert broken_invariants(one, moves_allowed=moves, refusals_allowed=refusals) == []
+        broken = broken_invariants(one, moves_allowed=moves, refusals_allowed=refusals)
+        assert broken == [], broken
 
 
 @pytest.fixture

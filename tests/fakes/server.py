@@ -33,6 +33,9 @@ class Answer:
 Application = Callable[[str, str, Mapping[str, str], bytes], Answer]
 
 
+NO_BODY = (204, 304)  # what followed such a head would be taken for the next answer
+
+
 class LoopbackServer(socketserver.ThreadingTCPServer):
     """Serves an application on 127.0.0.1; `stop` ends open connections and pauses at once."""
 
@@ -110,6 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
+        if answer.status in NO_BODY:
+            self.end_headers()
+            return
         if answer.body is not None:
             self.send_header("content-length", str(len(answer.body)))
             self.end_headers()
