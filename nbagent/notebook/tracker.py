@@ -18,7 +18,10 @@ def request_of(shell: Any) -> dict[str, Any]:
     kernel = getattr(shell, "kernel", None)
     if kernel is None or not hasattr(kernel, "get_parent"):
         return {}
-    return kernel.get_parent("shell") or {}
+    try:
+        return kernel.get_parent("shell") or {}
+    except LookupError:  # ipykernel 7.0 knows of none in a thread of the person's
+        return {}
 
 
 def cell_id_of(shell: Any) -> str | None:

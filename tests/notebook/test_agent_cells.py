@@ -262,7 +262,7 @@ def test_code_of_the_agent_cannot_begin_a_turn(kernel: AgentKernel, tmp_path: Pa
 
 def test_two_turns_at_once_are_refused_readably(kernel: AgentKernel, tmp_path: Path) -> None:
     other = (
-        "import threading, nbagent, time\ndef other():\n    time.sleep(.3)\n"
+        "import threading, nbagent, time\ndef other():\n    time.sleep(1.5)\n"
         "    try: nbagent.ask('b')\n    except Exception as e: SAID.append(str(e))\n"
         "SAID = []; t = threading.Thread(target=other); t.start()"
     )
