@@ -262,15 +262,15 @@ def test_code_of_the_agent_cannot_begin_a_turn(kernel: AgentKernel, tmp_path: Pa
 
 def test_two_turns_at_once_are_refused_readably(kernel: AgentKernel, tmp_path: Path) -> None:
     other = (
-        "import threading, nbagent, time\ndef other():\n    time.sleep(1.5)\n"
+        "import threading, nbagent\nRUNS = threading.Event(); SAID = []\n"
+        "def other():\n    RUNS.wait(60)\n"
         "    try: nbagent.ask('b')\n    except Exception as e: SAID.append(str(e))\n"
-        "SAID = []; t = threading.Thread(target=other); t.start()"
+        "t = threading.Thread(target=other); t.start()"
     )
-    with FakeMessagesAPI([reply("slow " * 200, delta_delay_s=0.03), "fine"]) as fake:
-        kernel.begin(tmp_path, fake)
+    with FakeMessagesAPI([runs("RUNS.set(); t.join(60)"), "done", "fine"]) as fake:
+        kernel.begin(tmp_path, fake, **ALLOW)
         kernel.run(other)
         assert kernel.run(agent("a")).status == "ok"
-        kernel.run("t.join()")
         assert kernel.value("SAID") == ["a turn is running already in this kernel; wait for it or stop it"]
         assert kernel.run("import nbagent; print(nbagent.ask('c', show=False).text)").stream() == "fine\n"
         assert texts(sent(fake)[-1]) == ["a", "c"]
