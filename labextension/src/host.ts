@@ -80,6 +80,6 @@ async function openHit(
   if (hit.relative !== '' && !path.startsWith('..') && (await canOpen(path))) {
     await openAtLine(commands, notebook, hit.relative, hit.startLine);
   } else {
-    await session.read(hit.path, hit.startLine);
+    await session.memory.read(hit.path, hit.startLine);
   }
 }

@@ -2,24 +2,21 @@
 
 import { Signal, type ISignal } from '@lumino/signaling';
 
+import { NoteDraft, placeOf } from './draft.js';
 import { Lines, type KeyedLine, type Line } from './lines.js';
 import type { Link, Phase } from './link.js';
+import { MemorySearch } from './search.js';
+import { Sender, type Busy } from './sender.js';
 import { Pager } from './pager.js';
 import {
   MAX_CELLS,
   readCompaction,
-  readLines,
   readQuestion,
-  readSearch,
   readSkills,
   readTurns,
   StateReader,
-  type CompactionResult,
   type JsonObject,
   type PanelState,
-  type ReadResult,
-  type Reply,
-  type SearchResult,
   type SkillRow,
   type TurnRow
 } from './protocol.js';
@@ -39,17 +36,21 @@ export interface SessionHost {
   answeredElsewhere?: (answer: string) => string;
 }
 
-/** Commands that run; the panel disables what would send them twice. */
-export type Busy = 'preview' | 'compact' | 'undo' | 'search' | 'revert';
-
 export class AgentSession {
   constructor(private _host: SessionHost) {
-    this._lines = new Lines(() => this._changed.emit(), _host.lineStaysMs);
+    const changed = (): void => this._changed.emit();
+    this._lines = new Lines(changed, _host.lineStaysMs);
+    this._sender = new Sender(this._lines, () => this._link, changed);
+    this.memory = new MemorySearch(this._sender, changed);
   }
+
+  readonly memory: MemorySearch;
+
+  readonly draft = new NoteDraft(() => this._changed.emit());
 
   readonly catalog = new Pager<SkillRow>(
     async (start, count, text) => {
-      const reply = await this._ask('page', {
+      const reply = await this._sender.ask('page', {
         of: 'catalog',
         start,
         count,
@@ -62,7 +63,7 @@ export class AgentSession {
 
   readonly tree = new Pager<TurnRow>(
     async (start, count) => {
-      const reply = await this._ask('page', {
+      const reply = await this._sender.ask('page', {
         of: 'tree',
         start,
         count,
@@ -130,43 +131,14 @@ export class AgentSession {
     }
   }
 
-  get found(): SearchResult | null {
-    return this._found;
-  }
-
-  get opened(): ReadResult | null {
-    return this._opened;
-  }
-
-  get preview(): CompactionResult | null {
-    return this._preview;
-  }
-
-  /** Why the preview must not be applied: the conversation moved since, or a turn runs now; '' when it may. */
+  /** Why the note must not be applied as things stand; '' when it may. */
   get outdated(): '' | 'moved' | 'running' {
-    if (this._preview === null) {
-      return '';
-    }
-    if (this.state.turn.status !== 'idle') {
-      return 'running';
-    }
-    const of = this._previewOf ?? this._place();
-    return of === this._place() ? '' : 'moved';
+    return this.draft.outdated(this.state);
   }
 
   /** The number of the turn that was broken off when the last kernel ended; 0 when none was. */
   get brokenOff(): number {
     return this._brokenOff;
-  }
-
-  /** The hand-off note as it is edited. */
-  get note(): string {
-    return this._note;
-  }
-
-  /** An edited note that a new one took the place of; '' when there is none. */
-  get earlierNote(): string {
-    return this._earlierNote;
   }
 
   /** The whole text of the question that waits, when it was asked for. */
@@ -180,7 +152,7 @@ export class AgentSession {
   }
 
   isBusy(what: Busy): boolean {
-    return this._busy.has(what);
+    return this._sender.isBusy(what);
   }
 
   /** Talk with another kernel; null when there is none. */
@@ -223,11 +195,11 @@ export class AgentSession {
    * A note that is there stays, unless the conversation has left it behind; what was edited of it is kept then.
    */
   async previewCompaction(focus = ''): Promise<void> {
-    if (this._preview !== null && this.outdated !== 'moved') {
+    if (this.draft.preview !== null && this.outdated !== 'moved') {
       return;
     }
-    let place: string | null = this._place();
-    const reply = await this._only(
+    let place: string | null = placeOf(this.state);
+    const reply = await this._sender.only(
       'preview',
       'preview_compaction',
       { focus },
@@ -236,75 +208,24 @@ export class AgentSession {
       }
     );
     if (reply !== null) {
-      if (this._preview !== null && this._note !== this._preview.note) {
-        this._earlierNote = this._note;
-      }
-      this._preview = readCompaction(reply.result);
-      this._previewOf = place;
-      this._settle();
-      this._note = this._preview.note;
+      this.draft.take(readCompaction(reply.result), place);
+      this.draft.settle(this.state);
       this._changed.emit();
     }
-  }
-
-  editNote(note: string): void {
-    this._note = note;
-    this._changed.emit();
-  }
-
-  /** Put the note that was edited before into the field; what stands there takes its place. */
-  useEarlierNote(): void {
-    [this._note, this._earlierNote] = [this._earlierNote, this._note];
-    this._changed.emit();
-  }
-
-  dropPreview(): void {
-    this._preview = this._previewOf = null;
-    this._note = this._earlierNote = '';
-    this._changed.emit();
   }
 
   /** Compact with the note as it was edited. */
   async compact(): Promise<void> {
-    const base = this._preview?.base ?? '';
-    const fields = { note: this._note, focus: '', base };
-    if ((await this._only('compact', 'compact', fields)) !== null) {
-      this.dropPreview();
+    const { preview, note } = this.draft;
+    const base = preview?.base ?? '';
+    const fields = { note, focus: '', base };
+    if ((await this._sender.only('compact', 'compact', fields)) !== null) {
+      this.draft.drop();
     }
   }
 
   async undoCompaction(): Promise<void> {
-    await this._only('undo', 'undo', {});
-  }
-
-  // -------------------------------------------------------------- memory
-
-  async search(query: string): Promise<void> {
-    if (query.trim() === '') {
-      this._found = this._opened = null;
-      this._changed.emit();
-      return;
-    }
-    const reply = await this._only('search', 'search', { query });
-    if (reply !== null) {
-      this._found = readSearch(reply.result);
-      this._opened = null;
-      this._changed.emit();
-    }
-  }
-
-  /** Show lines of a note in the panel. */
-  async read(path: string, line: number): Promise<void> {
-    const reply = await this._ask('read', { path, line });
-    if (reply !== null) {
-      this._opened = readLines(reply.result);
-      this._changed.emit();
-    }
-  }
-
-  closeNote(): void {
-    this._opened = null;
-    this._changed.emit();
+    await this._sender.only('undo', 'undo', {});
   }
 
   // -------------------------------------------------------------- turns, skills, sub-agents
@@ -328,30 +249,30 @@ export class AgentSession {
 
   /** Tell the running turn something; returns whether it was taken. */
   async steer(text: string): Promise<boolean> {
-    return await this._tell('steer', { text });
+    return await this._sender.tell('steer', { text });
   }
 
   async revert(turn: string): Promise<void> {
-    await this._only('revert', 'revert', { turn });
+    await this._sender.only('revert', 'revert', { turn });
   }
 
   async setSkill(skill: string, on: boolean): Promise<void> {
-    await this._ask('set_skill', { skill, on });
+    await this._sender.ask('set_skill', { skill, on });
     await this.catalog.refresh();
   }
 
   async set(fields: JsonObject): Promise<void> {
-    await this._ask('set', fields);
+    await this._sender.ask('set', fields);
   }
 
   async answer(approval: string, answer: string): Promise<void> {
     this._answeredHere = approval;
-    await this._ask('answer', { approval, answer });
+    await this._sender.ask('answer', { approval, answer });
   }
 
   /** Have the whole text of the question that waits. */
   async readQuestion(approval: string): Promise<void> {
-    const reply = await this._ask('question', { approval });
+    const reply = await this._sender.ask('question', { approval });
     if (reply !== null && this.state.approval.approval === approval) {
       this._question = readQuestion(reply.result);
       this._changed.emit();
@@ -360,11 +281,11 @@ export class AgentSession {
 
   /** Tell a sub-agent something; returns whether it was taken. */
   async sendTo(agent: string, text: string): Promise<boolean> {
-    return await this._tell('send', { agent, text });
+    return await this._sender.tell('send', { agent, text });
   }
 
   async stopAgent(agent: string): Promise<void> {
-    await this._ask('stop_agent', { agent });
+    await this._sender.ask('stop_agent', { agent });
   }
 
   /** Learn the turns of these cells. */
@@ -389,22 +310,10 @@ export class AgentSession {
 
   // -------------------------------------------------------------- inside
 
-  /** Where the conversation is: the turn and the compaction in force. */
-  private _place(): string {
-    return `${this.state.tree.leaf} ${this.state.compaction.entry}`;
-  }
-
-  /** Know what the preview is of, as soon as no turn runs. */
-  private _settle(): void {
-    if (this._preview !== null && this.state.turn.status === 'idle') {
-      this._previewOf ??= this._place();
-    }
-  }
-
   private _onLink(): void {
     const { catalog, tree, approval, turn } = this.state;
     if (this.phase === 'ready') {
-      this._settle();
+      this.draft.settle(this.state);
       if (turn.status === 'running' && !this._running) {
         this._lines.keep(line => line.error || line.waits); // the others were of the turn before
       }
@@ -442,10 +351,9 @@ export class AgentSession {
     this.tree.clear();
     this._catalogRevision = this._treeRevision = -1;
     this._approval = this._question = '';
-    this._found = this._opened = this._preview = null;
-    this._previewOf = null;
+    this.memory.clear();
+    this.draft.clear();
     this._running = false;
-    this._note = this._earlierNote = '';
     this._cells = new Map();
     this._cellsTicket++;
     this._lines.keep(() => false);
@@ -459,89 +367,14 @@ export class AgentSession {
     }
   }
 
-  /** Run a command of which one at a time makes sense. */
-  private async _only(
-    what: Busy,
-    name: string,
-    fields: JsonObject,
-    queued?: () => void
-  ): Promise<Reply | null> {
-    if (this._busy.has(what)) {
-      return null;
-    }
-    this._busy.add(what);
-    this._changed.emit();
-    try {
-      return await this._ask(name, fields, queued);
-    } finally {
-      this._busy.delete(what);
-      this._changed.emit();
-    }
-  }
-
-  /** Run a command and say its line; returns null when it failed, or the kernel is another by then. */
-  private async _ask(
-    name: string,
-    fields: JsonObject,
-    queued: () => void = () => undefined
-  ): Promise<Reply | null> {
-    const link = this._link;
-    if (link === null) {
-      return null;
-    }
-    const silent = QUIET.includes(name);
-    const key = silent ? 0 : this._lines.begin(name);
-    const reply = await link.run(name, fields, line => {
-      queued();
-      this._lines.wait(key, name, line);
-    });
-    if (link !== this._link) {
-      return null;
-    }
-    if (!silent) {
-      this._lines.end(key, name, reply);
-    } else if (reply.line !== '') {
-      this.say(reply.line, reply.status === 'error');
-    }
-    return reply.status === 'ok' ? reply : null;
-  }
-
-  /** Send words; true once they wait to be heard. A second reply says whether they were; its line is said then. */
-  private _tell(name: string, fields: JsonObject): Promise<boolean> {
-    const link = this._link;
-    if (link === null) {
-      return Promise.resolve(false);
-    }
-    const key = this._lines.another(); // each message is heard, or not, by itself
-    return new Promise(resolve => {
-      const queued = (line: string): void => {
-        this._lines.wait(key, name, line);
-        resolve(true);
-      };
-      void link.run(name, fields, queued).then(reply => {
-        if (link === this._link) {
-          this._lines.end(key, name, reply);
-        }
-        resolve(reply.status === 'ok');
-      });
-    });
-  }
-
   private _changed = new Signal<this, void>(this);
   private _lines: Lines;
+  private _sender: Sender;
   private _asked = new Signal<this, string>(this);
   private _turnsChanged = new Signal<this, void>(this);
   private _link: Link | null = null;
   private _offline = false;
   private _answeredHere = '';
-  private _busy = new Set<Busy>();
-  private _found: SearchResult | null = null;
-  private _opened: ReadResult | null = null;
-  private _preview: CompactionResult | null = null;
-  private _note = '';
-  private _earlierNote = '';
-  /** What the preview is of; null while that is not known. */
-  private _previewOf: string | null = null;
   private _brokenOff = 0;
   private _running = false;
   private _looking = false;
@@ -553,6 +386,4 @@ export class AgentSession {
   private _cells: ReadonlyMap<string, TurnRow> = new Map();
 }
 
-/** Commands that a person does not press: they say nothing as a rule. */
-const QUIET: readonly string[] = ['page', 'question'];
 const NOTHING: PanelState = new StateReader().read({});

@@ -135,7 +135,7 @@ test('names of the bundle for hostile texts stay text', async () => {
   await answer(obj(catalog));
   void session.tree.want();
   await answer(obj(tree));
-  void session.search('x');
+  void session.memory.search('x');
   await answer(obj(search));
   const markup = drawn(session);
   assert.match(markup, /&lt;img src=x/);

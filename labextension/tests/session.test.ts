@@ -16,12 +16,12 @@ test('compaction: the note is written, edited, applied', async () => {
   void session.previewCompaction();
   assert.equal(sent.filter(m => m.name === 'preview_compaction').length, 1);
   await answer({ result: PREVIEW.result ?? null });
-  assert.equal(session.preview?.lost, 2);
-  session.editNote('mine');
+  assert.equal(session.draft.preview?.lost, 2);
+  session.draft.edit('mine');
   void session.compact();
   assert.equal(sent.at(-1)?.note, 'mine');
   await answer({ line: 'The conversation was compacted.' });
-  assert.equal(session.preview, null);
+  assert.equal(session.draft.preview, null);
   assert.deepEqual(session.line, {
     text: 'The conversation was compacted.',
     error: false
@@ -32,10 +32,10 @@ test('a compaction that fails keeps the edited note', async () => {
   const { session, answer } = desk();
   void session.previewCompaction();
   await answer({ result: PREVIEW.result ?? null });
-  session.editNote('mine');
+  session.draft.edit('mine');
   void session.compact();
   await answer({ status: 'error', line: 'no room' });
-  assert.equal(session.note, 'mine');
+  assert.equal(session.draft.note, 'mine');
   assert.deepEqual(session.line, { text: 'no room', error: true });
   assert.equal(session.isBusy('compact'), false);
 });
@@ -80,13 +80,13 @@ test('pages are asked for when they are wanted, and again when they are out of d
 
 test('another kernel begins with nothing of the one before', async () => {
   const { session, answer } = desk();
-  void session.search('port');
+  void session.memory.search('port');
   const search = EXCHANGES.find(e => obj(e.command).name === 'search');
   await answer({ result: obj(search?.reply).result ?? null });
-  assert.ok(session.found);
+  assert.ok(session.memory.found);
   session.connect(null);
   assert.equal(session.phase, 'absent');
-  assert.equal(session.found, null);
+  assert.equal(session.memory.found, null);
   assert.equal(session.state.gauge.usedTokens, 0);
 });
 
@@ -280,21 +280,27 @@ test('a preview that was paid stays until it is dismissed, applied or out of dat
     sent.filter(m => m.name === 'preview_compaction').length;
   void session.previewCompaction();
   await answer({ result: PREVIEW.result ?? null });
-  session.editNote('mine');
+  session.draft.edit('mine');
   await session.previewCompaction(); // the palette, or a shortcut
   assert.equal(asked(), 1);
-  assert.equal(session.note, 'mine');
+  assert.equal(session.draft.note, 'mine');
   link.receive({ kind: 'delta', seq: 1, parts: { tree: { leaf: 'new' } } });
   void session.previewCompaction();
   assert.equal(asked(), 2);
-  assert.equal(session.note, 'mine'); // until the new one is there
+  assert.equal(session.draft.note, 'mine'); // until the new one is there
   const note = 'another note';
   await answer({ result: { ...obj(PREVIEW.result), note } });
-  assert.deepEqual([session.note, session.earlierNote], [note, 'mine']);
-  session.useEarlierNote();
-  assert.deepEqual([session.note, session.earlierNote], ['mine', note]);
-  session.dropPreview();
-  assert.equal(session.earlierNote, '');
+  assert.deepEqual(
+    [session.draft.note, session.draft.earlierNote],
+    [note, 'mine']
+  );
+  session.draft.useEarlier();
+  assert.deepEqual(
+    [session.draft.note, session.draft.earlierNote],
+    ['mine', note]
+  );
+  session.draft.drop();
+  assert.equal(session.draft.earlierNote, '');
 });
 
 test('a note that nobody edited gives its place to the new one', async () => {
@@ -304,7 +310,10 @@ test('a note that nobody edited gives its place to the new one', async () => {
   link.receive({ kind: 'delta', seq: 1, parts: { tree: { leaf: 'new' } } });
   void session.previewCompaction();
   await answer({ result: { ...obj(PREVIEW.result), note: 'another' } });
-  assert.deepEqual([session.note, session.earlierNote], ['another', '']);
+  assert.deepEqual(
+    [session.draft.note, session.draft.earlierNote],
+    ['another', '']
+  );
 });
 
 test('what the kernel would refuse is known with its reason', () => {

@@ -9,7 +9,7 @@ import type { PartProps } from './shared.js';
 export function Compaction(props: PartProps): JSX.Element {
   const { session, trans } = props;
   const { compaction } = session.state;
-  const { preview } = session;
+  const { preview } = session.draft;
   const writing = session.isBusy('preview');
   const waits = session.state.queue.rows.some(
     row => row.name === 'preview_compaction'
@@ -105,7 +105,7 @@ function Preview({
       aria-label={trans.__('Compaction, not applied yet')}
       onKeyDown={event => {
         if (event.key === 'Escape') {
-          session.dropPreview();
+          session.draft.drop();
         }
       }}
     >
@@ -151,20 +151,20 @@ function Preview({
           className="nbagent-Note"
           rows={12}
           autoFocus
-          value={session.note}
-          onChange={event => session.editNote(event.target.value)}
+          value={session.draft.note}
+          onChange={event => session.draft.edit(event.target.value)}
         />
       </label>
-      {session.earlierNote !== '' ? (
+      {session.draft.earlierNote !== '' ? (
         <details className="nbagent-Earlier" open>
           <summary>{trans.__('The other note, as you edited it')}</summary>
           <pre className="nbagent-Text" tabIndex={0}>
-            {session.earlierNote}
+            {session.draft.earlierNote}
           </pre>
           <button
             type="button"
             className="nbagent-Button"
-            onClick={() => session.useEarlierNote()}
+            onClick={() => session.draft.useEarlier()}
           >
             {trans.__('Swap the two notes')}
           </button>
@@ -178,7 +178,7 @@ function Preview({
           preview.lost
         )}
       </p>
-      {session.note !== preview.note ? (
+      {session.draft.note !== preview.note ? (
         <p className="nbagent-Hint">
           {trans.__(
             'The note was edited: sizes and losses are not counted again.'
@@ -206,7 +206,7 @@ function Preview({
         <button
           type="button"
           className="nbagent-Button"
-          onClick={() => session.dropPreview()}
+          onClick={() => session.draft.drop()}
         >
           {trans.__('Cancel')}
         </button>

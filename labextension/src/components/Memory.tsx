@@ -9,7 +9,7 @@ export const SEARCH_ID = 'nbagent-memory-search';
 
 export function Memory(props: PartProps): JSX.Element {
   const { session, trans, host } = props;
-  const { found, opened } = session;
+  const { found, opened } = session.memory;
   const [query, setQuery] = React.useState(found?.query ?? '');
   const busy = session.isBusy('search');
   const note = React.useRef<HTMLDivElement>(null);
@@ -24,7 +24,7 @@ export function Memory(props: PartProps): JSX.Element {
         aria-label={trans.__('Memory')}
         onSubmit={event => {
           event.preventDefault();
-          void session.search(query);
+          void session.memory.search(query);
         }}
       >
         <input
@@ -87,7 +87,7 @@ export function Memory(props: PartProps): JSX.Element {
             <button
               type="button"
               className="nbagent-Button"
-              onClick={() => session.closeNote()}
+              onClick={() => session.memory.closeNote()}
             >
               {trans.__('Close')}
             </button>
