@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from nbagent import __version__
 from nbagent.core.errors import UsageProblem, UserError, one_line
+from nbagent.store.settings_defaults import MODES
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -62,6 +63,8 @@ def command_parser() -> CommandParser:
     sweep.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each session, policy and threshold")
     sweep.add_argument("--json", action="store_true", help="print those rows as JSON")
 
+    _add_map(commands.add_parser("map", help="one prompt over many inputs: files, lines, or rows of a table"))
+
     folders = (
         ("trust", "let the settings and recordings of a project take effect"),
         ("untrust", "take that back"),
@@ -71,6 +74,25 @@ def command_parser() -> CommandParser:
         part = commands.add_parser(name, help=what)
         part.add_argument("folder", type=Path, nargs="?", default=Path(), metavar="DIR", help="the folder (this one)")
     return parser
+
+
+def _add_map(part: argparse.ArgumentParser) -> None:
+    part.add_argument("prompt", metavar="PROMPT", help="what is asked of each; {input} or {column} is filled in")
+    part.add_argument("places", type=Path, nargs="+", metavar="INPUT", help="files; - is standard input")
+    kinds = "what an input is: a file (attached), a line, or a row of .csv, .tsv or JSON lines (file)"
+    part.add_argument("--each", choices=("file", "line", "row"), default="file", help=kinds)
+    goes_on = "write the answers there as JSON lines; the same command again goes on"
+    part.add_argument("--out", type=Path, metavar="FILE", help=goes_on)
+    part.add_argument("--json", action="store_true", help="print the answers as JSON lines")
+    part.add_argument("--dry-run", action="store_true", help="show what would be asked; costs nothing")
+    part.add_argument("--jobs", metavar="N", help="how many at a time (4)")
+    part.add_argument("--max-cost", metavar="USD", help="begin nothing more when all have cost this much")
+    part.add_argument("--max-steps", metavar="N", help="model calls for each input")
+    part.add_argument("-m", "--model", metavar="NAME", help="the model (that of the settings)")
+    part.add_argument("--policy", metavar="NAME", help="context policy")
+    part.add_argument("--mode", choices=MODES, help="permissions; nobody can be asked here")
+    part.add_argument("--tools", metavar="A,B", help="narrow the tools; those of a kernel are not there")
+    part.add_argument("--skill", metavar="NAME", help="use this skill for each")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,6 +149,10 @@ def run(parsed: argparse.Namespace) -> int:
                 parsed.places, policies=parsed.policies, thresholds=parsed.thresholds, window=parsed.window,
                 csv_file=parsed.csv, as_json=parsed.json,
             )  # fmt: skip
+        case "map":
+            from nbagent.cli_map import order_of, run_map
+
+            return run_map(order_of(parsed), Path.cwd(), os.environ)
         case "trust" | "untrust":
             return journal.set_trust(parsed.folder, os.environ, wanted=parsed.command == "trust")
         case "sessions":

@@ -50,7 +50,7 @@ def cell_parser() -> OneLineParser:
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-steps", type=positive, metavar="N", help="stop after N model calls")
     parser.add_argument("--max-tokens", type=positive, metavar="N", help="stop after N output tokens")
-    parser.add_argument("--max-cost", type=_amount, metavar="USD", help="stop when the turn has cost this much")
+    parser.add_argument("--max-cost", type=amount, metavar="USD", help="stop when the turn has cost this much")
 
 
 def resume_parser() -> OneLineParser:
@@ -223,7 +223,8 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def _amount(text: str) -> float:
+def amount(text: str) -> float:
+    """Return a number above 0, for argparse."""
     try:
         value = float(text)
     except ValueError:

@@ -21,7 +21,7 @@ OUTSIDE = "it is outside the workspace"
 _NAME = re.compile(r"(?<![\w@./`\\])@(?:\"([^\"\n]+)\"|([\w./~-]*[\w/])(?!\())", re.UNICODE)
 _CODE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]+`")
 _DECORATORS = re.compile(r"(?m)^(?:[ \t]*@[\w.]+(?:\(.*\))?[ \t]*\n)+(?=[ \t]*(?:async[ \t]+def|def|class)\b)")
-_IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
+IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
@@ -88,7 +88,7 @@ def _file(name: str, root: Path, sees_images: bool) -> Block | None:
     try:
         if not path.is_file():
             return None
-        if path.suffix.lower() in _IMAGES:
+        if path.suffix.lower() in IMAGES:
             return _image(name, path, sees_images)
         with path.open("rb") as file:
             raw = file.read(4 * FILE_CHARS + 1)
