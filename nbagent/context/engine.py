@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nbagent.context.fitting import OFF, fit, mask_all
-from nbagent.context.handoff import TEMPLATES, HandoffNote, Rejected, handoff_request, probe_request, read_note
+from nbagent.context.handoff import HandoffNote, Rejected
 from nbagent.context.held import Held
 from nbagent.context.measure import Meter
 from nbagent.context.moves import cut_keeping
@@ -31,18 +31,17 @@ from nbagent.context.standing import (
     undone,
 )
 from nbagent.context.transcript import NOT_SHOWN, Question, message_texts, questioned, serialised, with_question
+from nbagent.context.writing import DROP_SHARE, MAX_TRIES, written_note
 from nbagent.core.budget import Budget
-from nbagent.core.effects import Append, CallModel, Effect, ReadNow, Say
+from nbagent.core.effects import Append, Effect, ReadNow, Say
 from nbagent.core.entries import Body, Compaction, Entry, Pruning, Report, Snapshot, UsageReported
 from nbagent.core.messages import Message, Prefix, Request, Response
 from nbagent.core.view import View, ViewFold
 
-MAX_TRIES = 3
 COOL_DOWN_S = 300.0
 NEAR_OVERFLOW = 0.95
 BOUND_SHARE = 0.85  # inside a tool loop whose thinking is bound to its prefix, compaction waits until here
 LEAST_TOKENS = 2_000  # smaller conversations are not compacted by themselves
-DROP_SHARE = 0.2  # CC-C5: the oldest exchanges that go when the request itself does not fit
 
 MASKS_ROT = frozenset({"nbagent"})  # other policies are modelled after products that do not
 COLD_S = 300.0  # without a call for this long the provider's cache is empty: moving the prefix costs nothing more
@@ -210,7 +209,7 @@ class Engine:
         if (yield from self.flush(self, fold, move.style, reason)) == "stopped":
             return "stopped"
         before = self.predict(fold.view())
-        outcome = yield from self._note(fold, move)
+        outcome = yield from written_note(self, fold, move)
         if isinstance(outcome, Rejected):
             if outcome.reason == "stopped":
                 return "stopped"
@@ -265,6 +264,7 @@ class Engine:
         told = any(isinstance(e.body, Snapshot) and {"files", "skills"}.intersection(e.body.topics) for e in kept)
         details = {
             "policy": self.policy.name, "handoff": note.text, "template": style.template,
+            **({"parts": note.parts} if note.parts > 1 else {}),
             **({} if told else self.fresh_prefix()),  # what the kept part tells of a change is told once
         }  # fmt: skip
         return Compaction(first_kept=first_kept, note=compose_note(parts), reason=move.reason, details=details)
@@ -281,64 +281,41 @@ class Engine:
         ]
         return "\n\n".join(message_texts(messages, result_chars=None))
 
-    def _note(self, fold: ViewFold, move: Compact) -> Generator[Effect, Any, HandoffNote | Rejected]:
-        if self.edited is not None or move.note:
-            return HandoffNote(text=move.note if self.edited is None else self.edited, sections={})
-        template = TEMPLATES[move.style.template]
-        asked = handoff_request(template, focus=self.focus)
-        dropped = 0.0
-        note: HandoffNote | Rejected = Rejected(reason="not asked")
-        for _ in range(MAX_TRIES):
-            question = self.ask(fold, asked, move.style, dropped)
-            if question is None:
-                return Rejected(reason="the conversation does not fit the window, even shortened")
-            response: Response = yield CallModel(request=question.request, step=0, purpose="handoff")
-            yield from self.paid(fold, response)
-            if response.cut == "stopped":
-                return Rejected(reason="stopped")
-            note = read_note(response)
-            if isinstance(note, HandoffNote):
-                note = replace(note, unseen=question.left_out)
-                break
-            if note.shorter_helps:
-                dropped += DROP_SHARE
-            elif response.error is not None:
-                break  # the client has tried again already
-        if isinstance(note, HandoffNote) and move.style.probe:
-            note = yield from self._probed(fold, move, note, dropped)
-        return note
-
-    def _probed(
-        self, fold: ViewFold, move: Compact, note: HandoffNote, dropped: float
-    ) -> Generator[Effect, Any, HandoffNote | Rejected]:
-        question = self.ask(fold, probe_request(note.text), move.style, dropped)
-        if question is None:
-            return note
-        response: Response = yield CallModel(request=question.request, step=0, purpose="probe")
-        yield from self.paid(fold, response)
-        if response.cut == "stopped":
-            return Rejected(reason="stopped")
-        better = read_note(response)
-        return replace(better, unseen=note.unseen) if isinstance(better, HandoffNote) else note
-
     def ask(self, fold: ViewFold, text: str, style: NoteStyle, dropped: float) -> Question | None:
         """Return the request for a note: the conversation goes on with `text`, or is sent as a transcript.
 
         A request that has no reply yet is not shown: it is kept, and the note is about what came before (agents 25).
         """
-        view = fold.view()
-        messages = before_request(fold, view)
-        room = min(style.reply_tokens, self.budget.max_output_tokens)
-        limit = self.budget.window_tokens - min(room, self.budget.window_tokens // 8) - self.fixed_tokens()
-        size = self.estimate(view) - self.fixed_tokens()
-        as_text = style.serialised or bool(dropped) or (self.model and view.model != self.model)
-        if not as_text and size + self.meter.text(text) <= limit:
+        messages = before_request(fold, fold.view())
+        room, limit = self.room(style), self.ask_limit(style)
+        if not dropped and self._goes_on(fold.view(), text, style):
             return Question(request=self.make_request(with_question(messages, text), room))
         for shorter in (dropped, dropped + DROP_SHARE, dropped + 2 * DROP_SHARE, 0.8):
             shown = questioned(serialised(messages, drop_share=shorter), text)
             if self.meter.text(shown.text) <= limit:
                 return Question(request=self.make_request(with_question((), shown.text), room), left_out=shown.left_out)
         return None
+
+    def room(self, style: NoteStyle) -> int:
+        """Return the most tokens that a note may take."""
+        return min(style.reply_tokens, self.budget.max_output_tokens)
+
+    def ask_limit(self, style: NoteStyle) -> int:
+        """Return the most tokens that a request for a note may show, with what it asks."""
+        return self.budget.window_tokens - min(self.room(style), self.budget.window_tokens // 8) - self.fixed_tokens()
+
+    def fits_one_request(self, fold: ViewFold, text: str, style: NoteStyle) -> bool:
+        """Tell whether one request can show the whole conversation, as it is or as a transcript, and ask `text`."""
+        if self._goes_on(fold.view(), text, style):
+            return True
+        shown = questioned(serialised(before_request(fold, fold.view())), text)
+        return self.meter.text(shown.text) <= self.ask_limit(style)
+
+    def _goes_on(self, view: View, text: str, style: NoteStyle) -> bool:
+        """Tell whether `text` can be asked in the conversation itself; of another model's thinking nothing is sent."""
+        if style.serialised or (self.model and view.model != self.model):
+            return False
+        return self.estimate(view) - self.fixed_tokens() + self.meter.text(text) <= self.ask_limit(style)
 
     def _oldest(self, fold: ViewFold, move: Compact, reason: Reason) -> Generator[Effect, Any, Compact]:
         """Return the move that drops the oldest fifth, or more when its policy keeps less than the rest."""

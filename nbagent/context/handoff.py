@@ -36,20 +36,26 @@ class Template:
 class HandoffNote:
     """A note as the model wrote it or the person edited it. `sections` maps title to text, in order.
 
-    `unseen` counts the oldest messages that did not fit the request for it.
+    `unseen` counts the oldest messages that did not fit the request for it. `parts` says in how many requests the
+    conversation was read.
     """
 
     text: str
     sections: Mapping[str, str]
     unseen: int = 0
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """A note that cannot be used: `reason` is a few words, `shorter_helps` says that asking for less may work."""
+    """A note that cannot be used: `reason` is a few words, `shorter_helps` says that asking for less may work.
+
+    `too_long`: the provider said that the request for it did not fit.
+    """
 
     reason: str
     shorter_helps: bool = False
+    too_long: bool = False
 
 
 def _template(name: str, lead: str, *sections: tuple[str, str]) -> Template:
@@ -173,6 +179,26 @@ Here is the note that will replace the conversation:
 
 Compare it with the conversation. Is a constraint, a path, an identifier, a number, an error or a pending \
 request missing or wrong? Answer with the whole corrected note inside <note>…</note>, or with the same note."""
+PART = """\
+This is part {part} of {of} of a conversation that is too long to be read at once; write the note for what was read \
+so far, the parts before it included.
+"""
+SO_FAR = """\
+The note on the parts before this one, to be merged into yours:
+
+<note-so-far>
+{note}
+</note-so-far>
+
+"""
+MERGE = """\
+These are notes on consecutive parts of one conversation, oldest first:
+
+{notes}
+
+Merge them into one. Keep every open task with its state and how far a batch of work has come, what the person asked \
+for last, decisions with their reasons, open points and promises; where two differ, the later part holds.
+"""
 MISSING = "\nThese were missing from your last attempt and have to be in it: {missing}\n"
 
 
@@ -183,6 +209,18 @@ def handoff_request(template: Template, *, focus: str = "", missing: Sequence[st
         extra += MISSING.format(missing="; ".join(missing)).lstrip("\n")
     sections = "\n".join(f"## {s.title}\n({s.asks})" for s in template.sections)
     return ASK.format(lead=template.lead, focus=extra, sections=sections)
+
+
+def part_request(asked: str, *, part: int, of: int, so_far: str = "") -> str:
+    """Return the text that asks for a note on one part of a conversation; `asked` is what is asked of a whole one."""
+    told = SO_FAR.format(note=so_far) if so_far else ""
+    return f"{told}{PART.format(part=part, of=of)}\n{asked}"
+
+
+def merge_request(notes: Sequence[str], asked: str) -> str:
+    """Return the text that asks for one note out of the notes on consecutive parts."""
+    shown = "\n\n".join(f'<part number="{i}">\n{note}\n</part>' for i, note in enumerate(notes, 1))
+    return f"{MERGE.format(notes=shown)}\n{asked}"
 
 
 def probe_request(note: str) -> str:
@@ -206,7 +244,8 @@ def read_note(response: Response) -> HandoffNote | Rejected:
     Rejected: a reply that is not whole, calls tools, refuses, is empty, or repeats itself. The draft is left out.
     """
     if response.error is not None:
-        return Rejected(reason=str(response.error), shorter_helps=getattr(response.error, "kind", "") == "overflow")
+        overflow = getattr(response.error, "kind", "") == "overflow"
+        return Rejected(reason=str(response.error), shorter_helps=overflow, too_long=overflow)
     if response.cut is not None:
         return Rejected(reason=f"the reply is not whole ({response.cut})")
     if tool_calls(response.blocks):

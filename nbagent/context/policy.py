@@ -77,6 +77,10 @@ class NoteStyle:
     transcript as text instead of going on in the conversation. `reject_above` is the largest new size, as a
     share of the old. `last_resort` goes on without a model when it fails: "extract" (the machine's note),
     "drop" (the oldest fifth is dropped), "" (nothing changes). `files` lists the files read and changed so far.
+    `too_long`: what is done with a conversation that one request for a note cannot hold: "stages" reads it in parts
+    and merges their notes (after the provider's own refusal the oldest part is left out), "stages always" does so in
+    either case, "drop" leaves the oldest out in either. `chunk_tokens` is the most that one request shows of it, 0 for
+    all that fits.
     """
 
     template: str = "handoff"
@@ -90,6 +94,8 @@ class NoteStyle:
     last_resort: str = "extract"
     files: bool = False
     reply_tokens: int = 8_000
+    too_long: Literal["stages", "stages always", "drop"] = "stages"
+    chunk_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nbagent.core.messages import Block, Message, Request, canonical, is_thinking, text_block
-from nbagent.core.view import View
+from nbagent.core.view import Piece, View
 
 NOTE_MARK = "<context-note>"  # how the note of a compaction begins
 NOT_SHOWN = "The oldest {count} messages did not fit the request for the note: no summary tells of them, `recall` does."
@@ -15,10 +15,17 @@ RESULT_CHARS = 2_000  # pi and OpenCode: more of a result does not go into a sum
 
 def messages_without(view: View, entry_ids: Collection[str]) -> tuple[Message, ...]:
     """Return the messages of a view without what some entries say; results that they stand in for remain."""
+    return _joined(p for p in view.pieces if p.entry_id not in entry_ids or p.category == "tool results")
+
+
+def only_of(view: View, entry_ids: Collection[str]) -> tuple[Message, ...]:
+    """Return the messages of a view with what some entries say, and nothing else."""
+    return _joined(p for p in view.pieces if p.entry_id in entry_ids)
+
+
+def _joined(pieces: Iterable[Piece]) -> tuple[Message, ...]:
     made: list[Message] = []
-    for piece in view.pieces:
-        if piece.entry_id in entry_ids and piece.category != "tool results":
-            continue
+    for piece in pieces:
         if made and made[-1].role == piece.role:
             made[-1] = Message(piece.role, made[-1].blocks + piece.blocks)
         else:
@@ -56,7 +63,12 @@ def serialised(messages: Sequence[Message], *, drop_share: float = 0.0) -> Trans
 
 def questioned(transcript: Transcript, text: str) -> Transcript:
     """Return a transcript as material, with what is asked about it after it."""
-    return replace(transcript, text=f"<transcript>\n{transcript.text}\n</transcript>\n\n{text}")
+    return replace(transcript, text=questioned_text(transcript.text, text))
+
+
+def questioned_text(transcript: str, text: str) -> str:
+    """Return the text of a transcript as material, with what is asked about it after it."""
+    return f"<transcript>\n{transcript}\n</transcript>\n\n{text}"
 
 
 def message_texts(messages: Sequence[Message], *, result_chars: int | None = RESULT_CHARS) -> list[str]:

@@ -85,6 +85,7 @@ class ClaudeCodePolicy:
         return NoteStyle(
             template="claude-code", users_tokens=0, appendix_tokens=0, reattach=int(self.numbers["reattach"]),
             reattach_tokens=int(self.numbers["reattach_tokens"]), last_resort="drop", reject_above=1.0,
+            too_long="drop",
         )  # fmt: skip
 
 

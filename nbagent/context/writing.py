@@ -1,0 +1,215 @@
+"""Writing a note: one request where the conversation fits it, else parts one after the other, merged in the end.
+
+Nothing is written here that changes the view: whatever fails, the history is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from nbagent.context.chunks import chunked, split_by_share, units
+from nbagent.context.handoff import (
+    TEMPLATES,
+    HandoffNote,
+    Rejected,
+    handoff_request,
+    merge_request,
+    part_request,
+    probe_request,
+    read_note,
+)
+from nbagent.context.policy import Compact
+from nbagent.context.standing import before_request, split
+from nbagent.context.transcript import NOTE_MARK, only_of, questioned_text, with_question
+from nbagent.core.effects import CallModel, Effect, Say
+from nbagent.core.messages import Request, Response
+from nbagent.core.view import ViewFold
+
+if TYPE_CHECKING:
+    from nbagent.context.engine import Engine
+
+MAX_TRIES: Final = 3
+DROP_SHARE: Final = 0.2  # CC-C5: the oldest exchanges that go when the request itself does not fit
+STAGES: Final = 2  # parts that are summarised apart and merged
+LEAST_UNITS: Final = 4  # fewer messages are not put into parts
+MOST_CHUNKS: Final = 30  # requests for one note; what is older than they can hold is left out, and counted
+LEAST_ROOM_TOKENS: Final = 300
+TOO_LARGE: Final = "the conversation does not fit the window, even shortened"
+IN_PARTS: Final = "The conversation is too long for one request for a note: it is read in {count} parts."
+
+Written = HandoffNote | Rejected
+Flow = Generator[Effect, Any, Written]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stages:
+    """What is asked for one after the other: `parts` of chunks of texts. `left_out` counts what is in none."""
+
+    parts: Sequence[Sequence[Sequence[str]]]
+    left_out: int = 0
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.parts))
+
+
+def written_note(engine: Engine, fold: ViewFold, move: Compact) -> Flow:
+    """Let the model write the note of a compaction; one that is there already is taken as it is."""
+    if engine.edited is not None or move.note:
+        return HandoffNote(text=move.note if engine.edited is None else engine.edited, sections={})
+    if _fits(engine, fold, move):
+        note = yield from _in_one(engine, fold, move)
+    else:
+        note = yield from _in_stages(engine, fold, move, 1)
+    if isinstance(note, HandoffNote) and move.style.probe:
+        note = yield from _probed(engine, fold, move, note)
+    return note
+
+
+def _fits(engine: Engine, fold: ViewFold, move: Compact) -> bool:
+    """Tell whether one request is asked for the note: its style may want smaller ones, or the oldest left out."""
+    style, question = move.style, _question(engine, move)
+    if style.too_long == "drop":
+        return True
+    texts = _texts(engine, fold, move)
+    if style.chunk_tokens and sum(map(engine.meter.text, texts)) > style.chunk_tokens:
+        return False
+    return engine.fits_one_request(fold, question, style)
+
+
+def _question(engine: Engine, move: Compact, missing: Sequence[str] = ()) -> str:
+    return handoff_request(TEMPLATES[move.style.template], focus=engine.focus, missing=missing)
+
+
+# ---------------------------------------------------------------- one request
+
+
+def _in_one(engine: Engine, fold: ViewFold, move: Compact) -> Flow:
+    asked, dropped = _question(engine, move), 0.0
+    note: Written = Rejected(reason="not asked")
+    for tried in range(MAX_TRIES):
+        question = engine.ask(fold, asked, move.style, dropped)
+        if question is None:
+            return Rejected(reason=TOO_LARGE)
+        response = yield from _reply(engine, fold, question.request)
+        if response.cut == "stopped":
+            return Rejected(reason="stopped")
+        note = read_note(response)
+        if isinstance(note, HandoffNote):
+            return replace(note, unseen=question.left_out)
+        if note.too_long and move.style.too_long == "stages always":
+            return (yield from _in_stages(engine, fold, move, 2 << tried))
+        if note.shorter_helps:
+            dropped += DROP_SHARE
+        elif response.error is not None:
+            break  # the client has tried again already
+    return note
+
+
+def _reply(
+    engine: Engine, fold: ViewFold, request: Request, purpose: str = "handoff"
+) -> Generator[Effect, Any, Response]:
+    response: Response = yield CallModel(request=request, step=0, purpose=purpose)
+    yield from engine.paid(fold, response)
+    return response
+
+
+def _probed(engine: Engine, fold: ViewFold, move: Compact, note: HandoffNote) -> Flow:
+    """Ask once what is missing (GC-C4); a note that was read in parts is compared with what fits."""
+    question = engine.ask(fold, probe_request(note.text), move.style, 0.0)
+    if question is None:
+        return note
+    response = yield from _reply(engine, fold, question.request, "probe")
+    if response.cut == "stopped":
+        return Rejected(reason="stopped")
+    better = read_note(response)
+    return replace(better, unseen=note.unseen, parts=note.parts) if isinstance(better, HandoffNote) else note
+
+
+# ---------------------------------------------------------------- in stages
+
+
+def _in_stages(engine: Engine, fold: ViewFold, move: Compact, divisor: int) -> Flow:
+    """Read what is replaced in parts. A provider that finds a part too long gets smaller ones, twice at most."""
+    note: Written = Rejected(reason=TOO_LARGE)
+    for _ in range(MAX_TRIES):
+        stages = _stages(engine, fold, move, divisor)
+        if stages is None:
+            return note
+        yield Say(text=IN_PARTS.format(count=stages.count))
+        note = yield from _through(engine, fold, move, stages)
+        if isinstance(note, HandoffNote) or not note.too_long:
+            return note
+        divisor *= 2
+    return note
+
+
+def _texts(engine: Engine, fold: ViewFold, move: Compact) -> list[str]:
+    """Return what the note is to tell of: what is replaced, and of a request without a reply nothing."""
+    view = fold.view()
+    replaced, _ = split(fold, move.first_kept)
+    gone = {e.id for e in replaced} | {view.compaction or ""}
+    return units(only_of(view, gone) if move.first_kept is not None else before_request(fold, view))
+
+
+def _stages(engine: Engine, fold: ViewFold, move: Compact, divisor: int) -> _Stages | None:
+    count, style = engine.meter.text, move.style
+    asked = part_request(_question(engine, move), part=MOST_CHUNKS, of=MOST_CHUNKS)
+    note_room = min(engine.room(style), engine.budget.window_tokens // 8)  # the notes so far stand there too
+    room = engine.ask_limit(style) - count(asked) - note_room
+    limit = min(room, style.chunk_tokens or room) // divisor
+    if limit < LEAST_ROOM_TOKENS:
+        return None
+    texts = _texts(engine, fold, move)
+    noted = texts[:1] if texts and NOTE_MARK in texts[0] else []
+    left_out = 0
+    while True:
+        sizes = [count(t) for t in texts]
+        parts = split_by_share(sizes, STAGES if len(texts) >= LEAST_UNITS else 1)
+        stages = _Stages(parts=[chunked([texts[i] for i in run], limit, count) for run in parts], left_out=left_out)
+        if stages.count <= MOST_CHUNKS:
+            return stages if stages.count else None
+        go = max(1, (len(texts) - len(noted)) * (stages.count - MOST_CHUNKS) // stages.count)
+        texts, left_out = [*noted, *texts[len(noted) + go :]], left_out + go
+        if len(texts) == len(noted):
+            return None
+
+
+def _through(engine: Engine, fold: ViewFold, move: Compact, stages: _Stages) -> Flow:
+    """Ask for each part's note, the chunks of a part one after the other; then for one note of all."""
+    notes: list[str] = []
+    number = 0
+    for part in stages.parts:
+        so_far = ""
+        for chunk in part:
+            number += 1
+            question = part_request(_question(engine, move), part=number, of=stages.count, so_far=so_far)
+            note = yield from _asked(engine, fold, move, questioned_text("\n\n".join(chunk), question))
+            if isinstance(note, Rejected):
+                return note
+            so_far = note.text
+        notes.append(so_far)
+    if len(notes) > 1:
+        merge = merge_request(notes, _question(engine, move))
+        note = yield from _asked(engine, fold, move, merge)
+    if isinstance(note, Rejected):
+        return note
+    return replace(note, unseen=stages.left_out, parts=stages.count)
+
+
+def _asked(engine: Engine, fold: ViewFold, move: Compact, text: str) -> Flow:
+    """Ask for one note; a bad one is asked for once more."""
+    if engine.meter.text(text) > engine.ask_limit(move.style):
+        return Rejected(reason=TOO_LARGE, too_long=True)
+    request = engine.make_request(with_question((), text), engine.room(move.style))
+    note: Written = Rejected(reason="not asked")
+    for _ in range(2):
+        response = yield from _reply(engine, fold, request)
+        if response.cut == "stopped":
+            return Rejected(reason="stopped")
+        note = read_note(response)
+        if isinstance(note, HandoffNote) or response.error is not None:
+            return note
+    return note
