@@ -18,7 +18,7 @@ from nbagent.notebook.render import money
 from nbagent.runtime.clock import SystemClock
 from nbagent.runtime.map_inputs import MapInput, asked_of, map_inputs
 from nbagent.runtime.map_results import MapResults, row_of
-from nbagent.runtime.mapping import Answer, Mapped
+from nbagent.runtime.mapping import STOPPED, Answer, Mapped
 from nbagent.runtime.mapping import Mapping as Run
 from nbagent.runtime.ports import TurnOptions
 from nbagent.runtime.session import Session
@@ -112,16 +112,18 @@ def run_map(order: MapOrder, folder: Path, environ: Mapping[str, str]) -> int:
             if results is not None:
                 results.finish(inputs)
         print(_summary(ended, order.out), file=sys.stderr)
+        if ended.why == STOPPED:
+            raise KeyboardInterrupt
         return int(ended.failed > 0 or ended.left > 0)
 
 
 def _ended(run: Run) -> Mapped:
+    """Return how a run ended, also one that was stopped: it ends in good order then."""
     with asyncio.Runner() as runner:
         try:
             return runner.run(run.run())
         except KeyboardInterrupt:
-            print(_summary(replace(run.now(), why="stopped"), None), file=sys.stderr)
-            raise
+            return replace(run.now(), why=STOPPED)
         finally:
             run.close()
 

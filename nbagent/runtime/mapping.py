@@ -15,7 +15,7 @@ from nbagent.runtime.ports import TurnOptions, TurnPorts
 from nbagent.runtime.session import Session
 
 IN_A_ROW = 3  # after so many failures in a row the rest is not begun: they would most likely fail too
-OUTCOMES = ("completed", "limit", "refused", "cut", "stopped", "error", "window_full")
+STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +80,11 @@ class Mapping:
         Raises:
             UserError: the first input could not be asked, so that none was.
         """
-        if self._waiting:
-            session = self._session()
-            await self._ask(session, self._waiting.popleft(), first=True)
+        if not self._waiting:
+            return self.now()
+        session = self._session()
+        await self._ask(session, self._waiting.popleft(), first=True)
+        if self._waiting and not self._why:
             others = (self._work(self._session()) for _ in range(min(self._jobs, len(self._waiting)) - 1))
             await asyncio.gather(self._work(session), *others)
         return self.now()
@@ -138,8 +140,8 @@ class Mapping:
             self._answered, self._in_a_row = self._answered + 1, 0
         else:
             self._failed, self._in_a_row = self._failed + 1, self._in_a_row + 1
-        if answer.outcome == "stopped":
-            self._why = "stopped"
+        if answer.outcome == STOPPED:
+            self._why = STOPPED
         elif self._in_a_row >= IN_A_ROW and not self._why:
             self._why = f"{IN_A_ROW} failed in a row ({answer.message})"
         self._heard(answer)
