@@ -211,12 +211,18 @@ def collect_moves(path: Sequence[Entry]) -> Moves:
             else:
                 moves.release(i)
         elif isinstance(body, Pruning | Compaction | Restore):
-            visible = last is not None and last >= moves.first_kept(moves.compaction)
-            moves.take(entry, last if visible and binds_thinking(path[last or 0].body) else None)
+            bound = last if last in asked and _as_signed(last or 0, i, moves, voices) else None
+            moves.take(entry, bound)
     for position, until in asked.items():
         if voices[position] != voices[until - 1] or not moves.thinking_holds(position, until):
             moves.flat.update(_loop_up_to(path, position, moves))
     return moves
+
+
+def _as_signed(position: int, now: int, moves: Moves, voices: Sequence[Voice | None]) -> bool:
+    """Tell whether the reply at `position` would be sent as it came at `now`; else it is text, bound to nothing."""
+    visible = position >= moves.first_kept(moves.compaction)
+    return visible and voices[position] == voices[now - 1] and moves.thinking_holds(position, now)
 
 
 def _loop_up_to(path: Sequence[Entry], position: int, moves: Moves) -> list[int]:

@@ -73,6 +73,7 @@ CUT_NOTE = "[The reply above is not whole: {cut}. What it said until then is kep
 NO_TEXT = "[no text]"
 NO_NOTE = "[The conversation before this is left out.]"
 LOST_RESULT = "The tool {name!r} has no recorded result: interrupted, outcome unknown. It was not run again."
+FLAT_REPLY = "[called {names}]"  # without it the reply before would be the last one, with its results still open
 FLAT_CALL = "You called {name} with {input}. It brought:"
 PRUNED_RESULT = "[old result cleared]"
 
@@ -268,7 +269,8 @@ class ViewFold:
         if self._moves.is_flat(position):
             self._bound = None
             self._flat = {c.id: c for c in tool_calls(blocks)}
-            blocks = tuple(b for b in blocks if b.get("type") in ("text", "compaction"))
+            said = tuple(b for b in blocks if b.get("type") in ("text", "compaction"))
+            blocks = said or (text_block(FLAT_REPLY.format(names=", ".join(c.name for c in self._flat.values()))),)
         if noted and any(map(is_provider_note, blocks)):
             self._unread = frozenset(p.entry_id for p in self._pieces)
         if blocks:

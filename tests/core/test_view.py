@@ -238,6 +238,25 @@ def test_a_compaction_that_hides_the_bound_reply_does_not_wait() -> None:
     assert (view.bound, view.deferred, view.compaction) == (None, (), "e8")
 
 
+def test_a_move_does_not_wait_for_a_reply_that_has_to_go_as_text() -> None:
+    """What a later note hid and gave back was signed over a note that is gone: it is bound no more."""
+    loop = (reply(thinks("2", "s2"), call(id="c"), stop="tool_use"), result("c"))
+    gone = (*LOOP, compacts(None), *loop, restores("e7"), compacts(None), restores("e11"))
+    view = build_view(path(*gone, compacts("e8", "LATER")))
+    assert (view.bound, view.deferred, view.compaction) == (None, (), "e13")
+    assert plain(view)[0][1][0] == "LATER"
+    assert "thinking" not in [w for _, ws in plain(view) for w in ws]
+
+
+def test_a_reply_that_goes_as_text_ends_the_loop_before_it_also_without_words() -> None:
+    """Else the reply before it would be the latest again, and a provider takes that with its thinking only."""
+    loop = (reply(thinks("2", "s2"), call(id="c"), call(id="d"), stop="tool_use"), result("c"), result("d"))
+    gone = (*LOOP, compacts(None), *loop, restores("e7"), compacts(None), restores("e12"))
+    view = build_view(path(*gone, prunes("e4"), user("x")))
+    assert plain(view)[-2] == ("assistant", ["[called python, python]"])
+    assert plain(view)[-3] == ("user", ["result b: ok"])
+
+
 def test_a_pruning_of_the_open_batch_does_not_wait() -> None:
     view = build_view(path(*LOOP, prunes("e6")))
     assert view.deferred == ()
