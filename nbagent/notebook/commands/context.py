@@ -7,16 +7,15 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
-from nbagent.core.budget import Budget, scaled_parts
+from nbagent.core.budget import Budget
 from nbagent.core.effects import Notice
 from nbagent.core.errors import TurnFailed, UsageProblem, UserError
-from nbagent.core.messages import Request, canonical
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands.agent import Words, moves, only_word
+from nbagent.notebook.commands.context_looks import cache, context_report, show
 from nbagent.notebook.options import HELP, OneLineParser, no_words, split_line, verbatim
 from nbagent.notebook.reports.compaction import CompactionReport
 from nbagent.notebook.reports.compare import CompareReport, live_cost
-from nbagent.notebook.reports.context import ContextReport, RequestReport, RequestSegment
 from nbagent.notebook.reports.rot import RotReport
 from nbagent.notebook.reports.said import Listing, Said, help_of
 from nbagent.notebook.stopped import TurnStopped
@@ -25,7 +24,6 @@ from nbagent.runtime.compacting import (
     compact,
     loss_in_force,
     note_in_force,
-    provider_lines,
     replace_note,
     rot_of,
     set_pin,
@@ -36,13 +34,11 @@ from nbagent.runtime.comparing import compare_live, compare_session
 from nbagent.runtime.contexts import (
     NOTHING_TO_COMPACT,
     CompactionResult,
-    acts_when_it_pays,
     check_number,
     effective_numbers,
     known_policies,
     when_it_acts,
 )
-from nbagent.runtime.doors import request_as_sent
 from nbagent.runtime.ports import TurnOptions, TurnPorts
 from nbagent.runtime.provider_edits import missing_edits
 
@@ -59,73 +55,6 @@ def context_command(agent: Any, line: str, *, ask: Ask | None = None) -> Any:
     if command is None:
         raise UsageProblem(f"%context has no sub-command {words[0]!r}; it has: {', '.join(CONTEXT_COMMANDS)}")
     return command(agent, words[1:], ask)
-
-
-def context_report(agent: NotebookAgent) -> ContextReport:
-    """Return what the next request would hold."""
-    session = agent.session()
-    held = session.occupancy()
-    by_cost = acts_when_it_pays(session.runner.policy_of(session.settings.policy))
-    return ContextReport(
-        model=session.current_model(), policy=session.settings.policy, window_tokens=held.budget.window_tokens,
-        threshold_tokens=round(held.budget.threshold_share * held.budget.window_tokens), used_tokens=held.used_tokens,
-        level=held.budget.level(held.used_tokens), categories=held.ledger.as_mapping(),
-        cache_hit_rate=held.cache_hit_rate, cost_usd=held.cost_usd, estimated=held.estimated,
-        rot=tuple(rot_of(session)), pending=waiting_lines(session), provider=provider_lines(session),
-        when="when it pays, usually " if by_cost else "",
-    )  # fmt: skip
-
-
-def _show(agent: NotebookAgent, words: Words, ask: Ask | None) -> RequestReport:
-    """The exact request that the next turn would send: [--json]."""
-    if rest := [w for w in words if w != "--json"]:
-        raise UsageProblem(f"%context show takes --json only, not {rest[0]!r}")
-    request = agent.preview(ask or Ask(prompt="", options=TurnOptions()))
-    session = agent.session()
-    return RequestReport(
-        model=request.model, segments=tuple(_segments(agent, request)), as_json="--json" in words,
-        window_tokens=session.occupancy().budget.window_tokens, request=request_as_sent(request),
-        pending=waiting_lines(session),
-    )  # fmt: skip
-
-
-def _segments(agent: NotebookAgent, request: Request) -> list[RequestSegment]:
-    """Return the parts of a request; their sizes add up to what the gauge predicts for it, as `%context` shows."""
-    gauge = agent.session().runner.gauge
-    meter, total = gauge.meter(agent.session().facts_of(request.model).family), gauge.looked_tokens
-    prefix = request.prefix
-    tools = "\n".join(str(t["name"]) for t in prefix.tools)
-    out = [RequestSegment(name="tools", tokens=sum(meter.tool(t) for t in prefix.tools), first_lines=tools)]
-    for i, block in enumerate(prefix.system):
-        name = prefix.categories[i] if i < len(prefix.categories) else "system"
-        last = i == len(prefix.system) - 1
-        text = str(block.get("text", ""))
-        out.append(RequestSegment(name=name, tokens=meter.text(text), first_lines=_head(text), breakpoint=last))
-    for i, message in enumerate(request.messages):
-        text = "\n".join(_block_head(b) for b in message.blocks)
-        tokens = meter.text(canonical(list(message.blocks)))
-        mark = i in request.breakpoints
-        out.append(RequestSegment(name=message.role, tokens=tokens, first_lines=_head(text), breakpoint=mark))
-    sizes = scaled_parts([s.tokens for s in out], total)
-    return [replace(s, tokens=size) for s, size in zip(out, sizes, strict=True)]
-
-
-def _block_head(block: Mapping[str, Any]) -> str:
-    kind = block.get("type")
-    if kind == "text":
-        return str(block.get("text", ""))
-    if kind == "tool_use":
-        return f"{block.get('name')}({canonical(block.get('input'))})"
-    if kind == "tool_result":
-        inner = block.get("content")
-        parts = [inner] if isinstance(inner, str) else [_block_head(b) for b in inner or ()]
-        return "result: " + "\n".join(parts)
-    return f"[{kind}]"
-
-
-def _head(text: str, most_lines: int = 6, most_chars: int = 600) -> str:
-    lines = text[:most_chars].split("\n")[:most_lines]
-    return "\n".join(lines) + (" …" if len(text) > most_chars or text.count("\n") >= most_lines else "")
 
 
 def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
@@ -386,6 +315,6 @@ def _help(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
 
 
 CONTEXT_COMMANDS: Mapping[str, Callable[[NotebookAgent, Words, Ask | None], Any]] = {
-    "help": _help, "show": _show, "policy": _policy, "set": _set, "compact": _compact, "undo": _undo, "note": _note,
-    "loss": _loss, "pin": _pin, "unpin": _unpin, "compare": _compare, "rot": _rot,
+    "help": _help, "show": show, "cache": cache, "policy": _policy, "set": _set, "compact": _compact, "undo": _undo,
+    "note": _note, "loss": _loss, "pin": _pin, "unpin": _unpin, "compare": _compare, "rot": _rot,
 }  # fmt: skip

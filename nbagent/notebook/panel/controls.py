@@ -38,7 +38,7 @@ def with_controls(agent: NotebookAgent, report: ContextReport) -> ContextReport:
 
 def renew_report(agent: NotebookAgent) -> None:
     """Show the figures as they are now where `%context` was run last with its controls. On any thread."""
-    from nbagent.notebook.commands.context import context_report
+    from nbagent.notebook.commands.context_looks import context_report
 
     if agent.door is None or not agent.door.report_id:
         return
