@@ -9,7 +9,7 @@ from typing import Final
 from nbagent.context.engine import no_flush
 from nbagent.context.loss import loss_report
 from nbagent.context.rot import RotFinding
-from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pin, Pruning, Restore, TurnStart
+from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pin, Pruning, Restore, TurnStart, UsageReported
 from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import is_provider_note
 from nbagent.core.tree import SessionTree
@@ -50,7 +50,7 @@ async def compact(
     """Compact the conversation now.
 
     `focus` is what the person wants kept above all; `edited` is a note to install instead of asking for one. A
-    dry run asks for the note and writes nothing.
+    dry run asks for the note and writes down what that cost, nothing else.
 
     Raises:
         UsageProblem: there is no conversation yet, or a recording plays and no note is given.
@@ -66,13 +66,19 @@ async def compact(
     runner = session.runner
     runner.writer.recover_partial()
     runner.close_broken()
+    kept = runner.writer
     if dry_run:
         runner = _scratch(runner)
     current = replace(start, policy=runner.settings.policy, model=named.name)
     driver = runner.side_driver(named, ports, current)
     flush = no_flush if dry_run else flush_of(runner, driver, current)
     engine = runner.engine(named, current, focus=focus, edited=edited, flush=flush)
-    result = await driver.run(compact_by_hand(ViewFold(runner.writer.tree.path()), engine))
+    before = len(runner.writer.tree)
+    try:
+        result = await driver.run(compact_by_hand(ViewFold(runner.writer.tree.path()), engine))
+    finally:
+        if dry_run:
+            _write_bill(kept, list(runner.writer.tree)[before:])
     return replace(result, applied=result.applied and not dry_run)
 
 
@@ -247,6 +253,13 @@ def _start(session: Session) -> TurnStart:
     if start is None:
         raise UsageProblem(NO_CONVERSATION)
     return start
+
+
+def _write_bill(writer: SessionWriter, entries: Sequence[Entry]) -> None:
+    """Write down what the calls among `entries` cost."""
+    for entry in entries:
+        if isinstance(entry.body, UsageReported):
+            writer.write(entry.body)
 
 
 def _scratch(runner: TurnRunner) -> TurnRunner:

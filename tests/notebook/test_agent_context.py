@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -112,13 +113,16 @@ def test_what_a_compaction_by_hand_stored_in_memory_is_said(kernel: AgentKernel,
         assert "19 %" in next((tmp_path / ".nbagent/memory").glob("*.md")).read_text()
 
 
-def test_a_dry_run_changes_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
+def test_a_dry_run_changes_nothing_but_the_bill(kernel: AgentKernel, tmp_path: Path) -> None:
     with FakeMessagesAPI(worker()) as fake:
         conversation(kernel, tmp_path, fake)
         journal = next(tmp_path.glob(".nbagent/sessions/*/journal.jsonl"))
         before, size = journal.read_bytes(), used(kernel)
         assert "would be compacted" in shown(kernel.run("%context compact --dry-run"))
-        assert journal.read_bytes() == before
+        after = journal.read_bytes()
+        assert after.startswith(before)
+        added = [json.loads(line)["body"] for line in after[len(before) :].splitlines()]
+        assert [(b["kind"], b["purpose"]) for b in added] == [("usage", "handoff")]
         assert used(kernel) == size
 
 

@@ -5,6 +5,7 @@ Numbers in the docstrings are cases: agents.md, openclaw.md, claude.md and peers
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -459,6 +460,30 @@ def test_a_compaction_by_hand_gains_something_far_below_any_limit(make_fake: Mak
         assert result.after_tokens < 0.8 * result.before_tokens
         undo(session.session)
         assert wire(session) == before
+
+
+@pytest.mark.parametrize("note", [NOTE, "<note>  </note>"])
+def test_a_dry_run_changes_nothing_but_the_bill(make_fake: Make, folder: Path, note: str) -> None:
+    """The note was paid for, whether it can be used or not: session and day count it."""
+    fake = make_fake()
+    fake._answer_of = Script(each=4, note=note)
+    with talk(folder, fake, "pi", 30_000) as session:
+        session.send("Part 0")
+        before, sent, held = wire(session), len(fake.requests), session.session.occupancy()
+        size, cost = len(session.path), sum(e.body.cost_usd for e in session.path if isinstance(e.body, UsageReported))
+        result = session.run(compact(session.session, session.ports, dry_run=True))
+        assert not result.applied
+        added = [e.body for e in session.path[size:]]
+        assert len(fake.requests) > sent
+        assert [b.purpose for b in added if isinstance(b, UsageReported)] == ["handoff"] * (len(fake.requests) - sent)
+        assert all(isinstance(b, UsageReported) for b in added)
+        now = session.session.occupancy()
+        assert (wire(session), now.used_tokens) == (before, held.used_tokens)
+        assert now.cost_usd > cost > 0
+        ledger = session.session.runner.day
+        assert ledger is not None
+        lines = ledger.path.read_text().splitlines()
+        assert sum(json.loads(line)["usd"] for line in lines) == pytest.approx(now.cost_usd)
 
 
 def test_an_undo_brings_the_conversation_back_and_keeps_later_turns(make_fake: Make, folder: Path) -> None:
