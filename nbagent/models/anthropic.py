@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-import ipaddress
 import json
 import os
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote, urlsplit
-from urllib.request import getproxies
+from urllib.parse import quote
 
 from nbagent.core.errors import MissingKey, ModelFailed, one_line
 from nbagent.core.messages import Request, Response
@@ -31,6 +29,7 @@ from nbagent.models.context_edits import SentBack, beta_names
 from nbagent.models.credentials import has_credentials, key_of
 from nbagent.models.endpoint_facts import merged_facts, says_unknown, unknown_model
 from nbagent.models.model import Watch
+from nbagent.models.network import check_address, is_loopback, proxies_are_set, proxy_unusable, trusted_certificates
 from nbagent.models.reply import MalformedReply, ReplyBuilder
 from nbagent.models.sse import EventReader
 
@@ -45,40 +44,6 @@ MAX_WAIT_S = 60.0  # a longer Retry-After is not slept through: the person is to
 FACTS_TIMEOUT_S = 5.0
 FIRST_WAIT_S, LONGEST_BACKOFF_S = 0.5, 8.0  # the SDK's own back-off, without its jitter
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 10.0, 180.0
-
-
-def is_loopback(url: str | None) -> bool:
-    """Tell whether `url` names this machine."""
-    host = urlsplit(url or "").hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, such as 127.example.org
-        return False
-
-
-def proxies_are_set() -> bool:
-    """Tell whether the environment, or the system, names a proxy; which requests it is for is the SDK's affair."""
-    return any(name != "no" for name in getproxies())
-
-
-def _trusting() -> ssl.SSLContext:
-    """Return what the SDK's own client trusts: the system's certificates, or those of SSL_CERT_FILE or SSL_CERT_DIR.
-
-    Raises:
-        ModelFailed: such a variable names what cannot be read.
-    """
-    import httpx2
-
-    try:
-        context = httpx2.create_ssl_context()
-    except OSError as error:
-        name = next((n for n in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(n)), "the system's store")
-        where = f"{name} ({os.environ[name]!r})" if name in os.environ else name
-        why = error.strerror or type(error).__name__
-        line = f"the certificates of {where} cannot be read ({why}); correct the variable, or unset it"
-        raise ModelFailed(line, kind="connection") from error
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 class AnthropicModel:
@@ -119,7 +84,10 @@ class AnthropicModel:
 
         Raises:
             MissingKey: no key, one that cannot be sent, NBAGENT_OFFLINE, or a platform's library is missing.
+            UsageProblem: the address is none.
         """
+        if self._base_url is not None:
+            check_address(self._base_url)
         if self._environ.get("NBAGENT_OFFLINE") and not is_loopback(self._base_url):
             raise MissingKey("NBAGENT_OFFLINE is set, so no provider is called; unset it, or replay a recording")
         if self._given is not None:
@@ -172,8 +140,11 @@ class AnthropicModel:
         if self._platform != "anthropic":
             return open_platform(self._platform, base_url=self._base_url, timeout=timeout)
         # Proxy variables are for the world outside; a loopback service is never behind one.
-        inside, trusted = is_loopback(self._base_url), _trusting()
-        http = anthropic.DefaultAsyncHttpxClient(trust_env=not inside, verify=trusted, timeout=timeout)
+        inside, trusted = is_loopback(self._base_url), trusted_certificates()
+        try:
+            http = anthropic.DefaultAsyncHttpxClient(trust_env=not inside, verify=trusted, timeout=timeout)
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            raise proxy_unusable(error) from error
         key, token = (key_of(self._environ, name) for name in KEYS)
         client = anthropic.AsyncAnthropic(
             api_key=key, auth_token=None if key else token, base_url=self._base_url,

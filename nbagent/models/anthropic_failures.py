@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
 import ssl
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from nbagent.core.errors import ModelFailed, one_line
+from nbagent.models.network import TO_SIGN_IN, proxy_failure
 from nbagent.models.reply import error_event
 
 _TRANSPORT = ("httpx2", "httpcore2", "httpcore", "aiohttp", "ssl", "anyio")
@@ -25,6 +28,7 @@ _BY_STATUS: dict[int, tuple[str, bool, str]] = {
     401: ("auth", False, "the key was refused; check ANTHROPIC_API_KEY"),
     402: ("billing", False, "the account cannot pay; check the billing page"),
     403: ("permission", False, "the key may not do this; check its permissions, or `%agent model NAME`"),
+    407: ("connection", False, f"a proxy on the way asks for a name and a password; {TO_SIGN_IN}"),
     404: ("not_found", False, "not found; check the model's name with `%agent model NAME` and base_url"),
     408: ("timeout", True, "the provider did not answer in time"),
     409: ("server", True, "the provider reports a conflict"),
@@ -43,7 +47,8 @@ def failure_of(error: Exception) -> ModelFailed:
         if error.status_code < 400:  # an error event in mid-stream, under the status of the answer (claude.md A4)
             inner = body.get("error")
             return error_event(inner if isinstance(inner, Mapping) else {"message": str(error)})
-        return status_failure(error.status_code, body, error.response.headers)
+        text = error.body if isinstance(error.body, str) else ""
+        return status_failure(error.status_code, body, error.response.headers, text)
     name = type(error).__name__
     if isinstance(error, anthropic.APITimeoutError) or "Timeout" in name:
         return ModelFailed("the provider did not answer in time", kind="timeout", retryable=True)
@@ -55,11 +60,18 @@ def failure_of(error: Exception) -> ModelFailed:
         return ModelFailed(UNSENDABLE, kind="auth")
     if isinstance(error, anthropic.APIConnectionError) or _is_unreachable(error):
         cause = one_line(str(error.__cause__ or error))[:200]
+        if (url := _address(error)) and (blamed := proxy_failure(url, cause)) is not None:
+            return blamed
         line = f"the provider cannot be reached ({cause}); check the network and base_url"
         return ModelFailed(line, kind="connection", retryable=True)
     if isinstance(error, OSError) or type(error).__module__.split(".")[0] in _TRANSPORT:
         return ModelFailed(f"the connection broke ({name})", kind="connection", retryable=True)
     return ModelFailed(f"the call failed: {name}: {one_line(str(error))[:200]}", kind="protocol")
+
+
+def _address(error: Exception) -> str:
+    """Return where the request was to go, "" where the error does not tell."""
+    return str(getattr(getattr(error, "request", None), "url", ""))
 
 
 def _is_unreachable(error: Exception) -> bool:
@@ -88,8 +100,10 @@ def _is_header_fault(error: BaseException) -> bool:
     return False
 
 
-def status_failure(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> ModelFailed:
-    """Return what an answer with an HTTP status of an error means; `body` is its JSON, empty when it has none."""
+def status_failure(
+    status: int, body: Mapping[str, Any], headers: Mapping[str, str], text: str = ""
+) -> ModelFailed:
+    """Return what an answer with an HTTP status of an error means; `body` is its JSON, `text` what is none."""
     inner = body.get("error")
     kind, retryable, line = _BY_STATUS.get(status, ("server", status >= 500, "the provider failed"))
     said = str(inner.get("message") or "") if isinstance(inner, Mapping) else ""
@@ -101,8 +115,20 @@ def status_failure(status: int, body: Mapping[str, Any], headers: Mapping[str, s
         kind, line = "overflow", "the conversation is larger than the model's window; `%context compact` makes room"
     elif status == 429 and wait_s is None and "spend" in said:
         retryable = False
-    detail = f": {one_line(said)[:300]}" if said else ""
+    detail = f": {one_line(said)[:300]}" if said else _quoted("" if status == 407 else text)
     return ModelFailed(f"{line} (HTTP {status}{detail})", kind=kind, retryable=retryable, retry_after_s=wait_s)
+
+
+def _quoted(text: str) -> str:
+    """Return what an answer says that is none of the Messages API; a web page by its title, or its first words."""
+    if not text.strip():
+        return ""
+    if not re.search(r"<(!doctype|html|head|body)\b", text[:1000], re.IGNORECASE):
+        return f": {one_line(text)[:200]}"
+    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+    shown = title[1] if title else re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text[:20_000], flags=re.DOTALL)
+    words = one_line(html.unescape(shown))[:120]
+    return f"; the answer is a web page, {words!r}, so a proxy or gateway on the way may have given it"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _NOT_REPEATED = (b"content-length", b"transfer-encoding", b"cookie", b"accept-encoding")
 
 
+MOST_QUOTED_BYTES = 100_000
+
+
 class Sender:
     """Posts bodies to the Messages API. `direct` carries what follows the first request; None leaves all to the SDK.
 
@@ -59,7 +62,9 @@ class Sender:
             await answer.aclose()
         if answer.is_redirect:
             return await self._first(body, tuple(betas))
-        raise status_failure(answer.status_code, _told(raw), answer.headers)
+        told = _told(raw)
+        text = "" if told else raw[:MOST_QUOTED_BYTES].decode("utf-8", "replace")
+        raise status_failure(answer.status_code, told, answer.headers, text)
 
     async def _first(self, body: bytes | bytearray, betas: tuple[str, ...]) -> Response:
         from anthropic import AsyncStream

@@ -13,9 +13,9 @@ from nbagent.core.entries import Entry
 from nbagent.core.errors import Diagnostic, UsageProblem
 from nbagent.core.tree import SessionTree, TurnNode
 from nbagent.core.view import build_view
-from nbagent.models.anthropic import is_loopback
 from nbagent.models.cassette import Cassette
 from nbagent.models.catalog import ModelFacts, lookup
+from nbagent.models.network import is_loopback
 from nbagent.models.registry import NamedModel, check_known, open_model, with_endpoint_facts
 from nbagent.runtime.clock import Clock, SystemClock
 from nbagent.runtime.closing import close_models, closed_on_failure

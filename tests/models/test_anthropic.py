@@ -15,12 +15,13 @@ import pytest
 
 from nbagent.core.errors import MissingKey, ModelFailed, UsageProblem
 from nbagent.core.messages import Message, Prefix, Request, Response, text_block
-from nbagent.models.anthropic import AnthropicModel, is_loopback
+from nbagent.models.anthropic import AnthropicModel
 from nbagent.models.anthropic_body import request_bytes
 from nbagent.models.anthropic_failures import retry_after
 from nbagent.models.catalog import lookup
 from nbagent.models.credentials import has_credentials
 from nbagent.models.model import Watch
+from nbagent.models.network import is_loopback
 from nbagent.models.registry import check_known, open_model, with_endpoint_facts
 from nbagent.models.reply import ReplyBuilder
 from tests.fakes import replies
