@@ -18,7 +18,13 @@ FILE_CHARS = 20_000
 IMAGE_BYTES = 3_500_000
 IMAGE_PIXELS = 8_000  # the Messages API refuses an image with a longer side
 OUTSIDE = "it is outside the workspace"
-_NAME = re.compile(r"(?<![\w@./`\\])@(?:\"([^\"\n]+)\"|([\w./~-]*[\w/])(?!\())", re.UNICODE)
+MOST_CUT_CHARS = 60  # a name that runs into the text behind it is looked for up to here
+# Letters of Chinese, Japanese and Korean: no blank stands between words.
+_UNSPACED = "\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_NAME = re.compile(
+    rf"(?:(?<![\w@./`\\])|(?<=[{_UNSPACED}]))@(?:\"([^\"\n]+)\"|([\w./~-]*[\w/])(?!\())", re.UNICODE
+)
+_CUT = re.compile(rf"(?<=[^/])(?=[{_UNSPACED}])")
 _CODE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]+`")
 _DECORATORS = re.compile(r"(?m)^(?:[ \t]*@[\w.]+(?:\(.*\))?[ \t]*\n)+(?=[ \t]*(?:async[ \t]+def|def|class)\b)")
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
@@ -54,13 +60,19 @@ async def attach(
     attached although it is there is said in a block. `tell` hears a line for each name that brought nothing.
     """
     blocks: list[Block] = [text_block(prompt)]
-    for name in names_in(prompt):
-        found = await _variable(name, kernel)
+    taken: set[str] = set()
+    for typed in names_in(prompt):
+        name, found = typed, None
+        for name in _readings(typed):
+            found = await _variable(name, kernel) or _file(name, root, sees_images)
+            if found is not None:
+                break
         if found is None:
-            found = _file(name, root, sees_images)
-        if found is None:
-            tell(f"@{name} names no variable and no file here, so it went out as text")
+            tell(f"@{typed} names no variable and no file here, so it went out as text{_quoting(typed, prompt, root)}")
             continue
+        if name in taken:
+            continue
+        taken.add(name)
         if found.get("text") == _not_attached(name)["text"]:
             tell(f"@{name} was not attached: {OUTSIDE}")
         if len(blocks) > MAX_ATTACHED:
@@ -68,6 +80,28 @@ async def attach(
             break
         blocks.append(found)
     return tuple(blocks)
+
+
+def _readings(typed: str) -> list[str]:
+    """Return what `typed` may name, longest first: in Chinese, Japanese and Korean the text goes on without a blank.
+
+    >>> _readings("df有几")
+    ['df有几', 'df有', 'df']
+    """
+    ends = [m.start() for m in _CUT.finditer(typed[:MOST_CUT_CHARS])]
+    return list(dict.fromkeys([typed, *(typed[:end].rstrip(".") for end in reversed(ends))]))
+
+
+def _quoting(typed: str, prompt: str, root: Path) -> str:
+    """Return how a file whose name has blanks is named, where one there begins so and its whole name is in the text."""
+    behind = prompt[prompt.find(f"@{typed}") + 1 :].partition("\n")[0]
+    folder, _, beginning = typed.rpartition("/")
+    try:
+        names = sorted(p.name for p in (root / folder).iterdir() if p.name.startswith(f"{beginning} "))
+    except OSError:
+        return ""
+    whole = next((n for n in names if behind.startswith(f"{folder}/{n}".lstrip("/"))), None)
+    return "" if whole is None else f'; a name with blanks stands in quotes, @"{f"{folder}/{whole}".lstrip("/")}"'
 
 
 async def _variable(name: str, kernel: Kernel | None) -> Block | None:

@@ -44,6 +44,8 @@ def texts(prompt: str, root: Path, **given: Any) -> list[str]:
         ("@@double @", ()),
         ("@größe", ("größe",)),
         ("\\@df", ()),
+        ("看一下@df，再看@销售。", ("df", "销售")),
+        ("邮箱是me@example.org", ()),
         ("@call(x)", ("cal",)),
     ],
 )
@@ -139,3 +141,35 @@ def test_a_name_that_brings_nothing_is_told(tmp_path: Path) -> None:
         f"@{outside} was not attached: it is outside the workspace",
     )
     assert [e.text for e in lab.events if isinstance(e, Notice)] == list(done.notices)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "attached"),
+    [
+        ("@df有哪些列", ["df"]),
+        ("请比较@df和@销售数据里的列，再看 @df", ["df", "销售数据"]),
+        ("data/のファイル@data/売上.csvを読む", ["data/売上.csv"]),
+        ("@df의 열", ["df"]),
+        ("@dfs有", []),
+        ("@数据有", []),
+    ],
+)
+def test_a_name_ends_where_text_without_blanks_goes_on(tmp_path: Path, prompt: str, attached: list[str]) -> None:
+    """The longest reading that names something is taken, once."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/売上.csv").write_text("a,b\n", encoding="utf-8")
+    found = [t.split('"')[1] for t in texts(prompt, tmp_path, df=[1], 销售=[2], 销售数据=[3])]
+    assert found == attached
+
+
+def test_a_file_whose_name_has_blanks_is_told_with_its_quotes(tmp_path: Path) -> None:
+    (tmp_path / "图 表").mkdir()
+    (tmp_path / "图 表/第 一.csv").write_text("a", encoding="utf-8")
+    (tmp_path / "my file.csv").write_text("a")
+    told: list[str] = []
+    for prompt in ("read @my file.csv", "read @my files", "read @my"):
+        asyncio.run(attach(prompt, kernel=None, root=tmp_path, sees_images=True, tell=told.append))
+    assert told[0] == (
+        '@my names no variable and no file here, so it went out as text; a name with blanks stands in quotes, @"my file.csv"'
+    )
+    assert told[1:] == ["@my names no variable and no file here, so it went out as text"] * 2
