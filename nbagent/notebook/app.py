@@ -332,7 +332,8 @@ class NotebookAgent:
     def _cell_key(self, ask: Ask, site: CellSite) -> CellKey:
         source = ask.source or raw_source(self.shell) or ask.prompt
         cell_id = f"{site.cell_id}{ask.suffix}" if site.cell_id else None
-        return CellKey(cell_id=cell_id, source_hash=source_hash(source + ask.suffix), order=site.order)
+        source_key = source_hash(source + ask.suffix)
+        return CellKey(cell_id=cell_id, source_hash=source_key, order=site.order, typed=site.typed)
 
     def next_ask_number(self) -> int:
         """Return which call of `ask` this is in the running cell, from 1."""

@@ -17,6 +17,7 @@ class CellSite:
     `cell_id` is the front end's (JupyterLab: the id in the file; VS Code: a URI), None where it sends none.
     `notebook_path` may be stale after a rename. `deleted_cells` are ids deleted since the last run.
     `order` counts the `%%agent` cells of this kernel from 1; 0 when nobody counts.
+    `typed` says that it is no cell of a file: somebody typed it at a terminal's prompt.
     """
 
     cell_id: str | None
@@ -24,6 +25,7 @@ class CellSite:
     deleted_cells: tuple[str, ...]
     interactive: bool
     order: int = 0
+    typed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class RanCell:
     succeeded: bool
 
 
-def where(shell: Any, *, order: int = 0, notebook_path: str | None = None) -> CellSite:
+def where(shell: Any, *, order: int = 0, notebook_path: str | None = None, typed: bool = False) -> CellSite:
     """Return the place of the cell that runs now; call it at the start of a cell, on its thread.
 
     `notebook_path` is what is known better than the front end's word.
@@ -48,6 +50,7 @@ def where(shell: Any, *, order: int = 0, notebook_path: str | None = None) -> Ce
         deleted_cells=tuple(str(c) for c in metadata.get("deletedCells") or ()),
         interactive=is_interactive(shell),
         order=order,
+        typed=typed,
     )
 
 

@@ -97,10 +97,15 @@ class CellTracker:
             self._claimed = self._turns
         from nbagent.notebook.cells import where
 
-        site = where(self._shell, order=self._claimed, notebook_path=self._path())
+        site = where(self._shell, order=self._claimed, notebook_path=self._path(), typed=self._typed())
         if not self._running:  # no event told of the cell: nothing will end the claim
             self._claimed = None
         return site
+
+    def _typed(self) -> bool:
+        """Tell whether the running cell stands at a terminal's prompt; lines of a script are not in the history."""
+        outer = self._running[0] if self._running else None
+        return getattr(self._shell, "kernel", None) is None and bool(getattr(outer, "store_history", False))
 
     def take(self) -> tuple[RanCell, ...]:
         """Return the cells that the person ran since the last call, oldest first, and forget them."""

@@ -20,7 +20,7 @@ from nbagent.models.registry import NamedModel, check_known, open_model, with_en
 from nbagent.runtime.clock import Clock, SystemClock
 from nbagent.runtime.closing import close_models, closed_on_failure
 from nbagent.runtime.gauge import Occupancy
-from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent
+from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent, guessed_lines
 from nbagent.runtime.occupied import occupancy_after
 from nbagent.runtime.places import Place, came_along, cells_of, find_place, remember, turns_to_tell
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts, with_limits
@@ -195,6 +195,7 @@ class Session:
         runner.close_broken()
         if moves:
             runner.writer.move_leaf(target, "new" if options.new else "fork")
+            runner.notices += guessed_lines(earlier, cell) if ports.interactive and not options.new else ()
         snapshot = await runner.snapshot(self.tree.path(), ports, start.masked_tools, named.facts)
         limits = runner.limits(options)
         done = await runner.run(named, ports, start=start, asked=given, snapshot=snapshot, limits=limits)
@@ -220,15 +221,12 @@ class Session:
         limits = runner.limits(with_limits(options, last.body.limits))
         return await runner.run(named, ports, start=None, snapshot=snapshot, limits=limits)
 
-    def _earlier_turn(self, cell: CellKey) -> TurnNode | None:
+    def place_of(self, cell: CellKey, options: TurnOptions) -> tuple[TurnNode | None, str | None]:
+        """Return the cell's earlier turn, and the entry after which its turn comes."""
         turns = self.tree.turns()
         if cell.cell_id is None:
             turns = tuple(t for t in turns if t.turn in self._earlier)
-        return earlier_turn(turns, cell, previous=self._previous)
-
-    def place_of(self, cell: CellKey, options: TurnOptions) -> tuple[TurnNode | None, str | None]:
-        """Return the cell's earlier turn, and the entry after which its turn comes."""
-        earlier = self._earlier_turn(cell)
+        earlier = earlier_turn(turns, cell, previous=self._previous)
         forks, parent = fork_parent(earlier)
         forks = forks and (options.rerun or self.settings.rerun) != "append"
         return earlier, None if options.new else (parent if forks else self.tree.leaf)

@@ -75,6 +75,25 @@ def test_a_terminal_shows_turns_asks_and_stops(tmp_path: Path) -> None:
         terminal.close()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminal")
+def test_what_is_typed_after_a_restart_goes_on_with_the_conversation(tmp_path: Path) -> None:
+    """No cell is run again at a prompt: neither another first request nor the same one is an edit of the first."""
+    env = start(tmp_path, reply("One."), reply("Two."))
+    for requests in (("first", "second"), ("another", "second")):
+        terminal = Terminal(tmp_path, env)
+        try:
+            terminal.read("In [1]: ")
+            terminal.type("%load_ext nbagent\n", "In [2]: ")
+            for number, request in enumerate(requests, 3):
+                terminal.type(f"%%agent\n{request}\n\n\n", f"In [{number}]: ")
+            tree = terminal.type("%agent tree\n", "In [5]: ")
+        finally:
+            terminal.close()
+    assert re.findall(r"([●○]) (\d) .*“(\w+)”", tree) == [
+        ("●", "1", "first"), ("●", "2", "second"), ("●", "3", "another"), ("●", "4", "second"),
+    ]  # fmt: skip
+
+
 class Terminal:
     """IPython at a pseudo-terminal."""
 

@@ -132,6 +132,20 @@ def test_turns_are_counted_and_one_cell_keeps_its_order(shell: Any, tracker: Cel
     assert orders == [1, 1, 2, 2]
 
 
+@pytest.mark.parametrize(("parent", "history", "typed"), [(None, True, True), (None, False, False), ({}, True, False)])
+def test_a_cell_is_typed_where_there_is_no_kernel_and_a_history(
+    parent: dict[str, Any] | None, history: bool, typed: bool
+) -> None:
+    """A script's cells are not in the history; those of a kernel may be run again."""
+    shell = a_shell(parent=parent)
+    tracker = CellTracker(shell)
+    tracker.register()
+    cell = SimpleNamespace(raw_cell="%%agent", cell_id=None, store_history=history)
+    shell.events.fire("pre_run_cell", cell)
+    assert tracker.claim().typed is typed
+    shell.events.fire("post_run_cell", SimpleNamespace(info=cell, success=True))
+
+
 def test_a_cell_whose_end_was_never_told_is_forgotten() -> None:
     parent: dict[str, Any] = {"header": {"msg_id": "1"}}
     shell = a_shell(parent=parent)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nbagent.core.entries import Entry, TurnStart
 from nbagent.core.tree import TurnNode
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent, stale_turns
@@ -36,6 +38,12 @@ def test_without_ids_the_same_source_nearest_in_order() -> None:
     assert name_of(earlier_turn(turns, key(1, "go"), previous=None)) == "A"
     assert name_of(earlier_turn(turns, key(3, "go"), previous=None)) == "C"
     assert name_of(earlier_turn(turns, key(7, "go"), previous=None)) == "C"
+
+
+def test_what_is_typed_at_a_prompt_is_never_run_again() -> None:
+    assert name_of(earlier_turn(THREE, key(1, "a"), previous=None)) == "A"
+    assert earlier_turn(THREE, replace(key(1, "a"), typed=True), previous=None) is None
+    assert earlier_turn(THREE, replace(key(1, "new"), typed=True), previous=None) is None
 
 
 def test_an_imported_turn_is_of_no_cell() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from nbagent.core.entries import (
 from nbagent.core.errors import JournalLocked, UsageProblem
 from nbagent.models.scripted import calls, says
 from nbagent.runtime.matching import stale_turns
+from nbagent.runtime.ports import TurnOptions
 from nbagent.runtime.preview import preview_turn
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply, text, thinking
 from tests.runtime.lab import Lab, extended_by, result_texts, write_notebook
@@ -277,6 +279,25 @@ def test_without_cell_ids_a_second_run_forks_at_the_first_cell(lab: Lab) -> None
     for prompt in ("a", "inserted", "c"):
         lab.send(prompt, None)
     assert lab.prompts() == ["a", "inserted", "c"]
+
+
+@pytest.mark.parametrize(("interactive", "rerun", "told"), [(True, None, 1), (False, None, 0), (True, "append", 0)])
+def test_without_cell_ids_a_person_is_told_of_a_cell_known_by_its_place_alone(
+    lab: Lab, interactive: bool, rerun: str | None, told: int
+) -> None:
+    """A console may begin anew with a session that it names: its first cell looks like an edit of the first turn."""
+    lab.open([says("1"), says("2"), says("3")])
+    first = lab.send("a", None)
+    lab.restart([says("1"), says("2")])
+    ports = replace(lab.ports(), interactive=interactive)
+    lines: list[str] = []
+    for prompt in ("other", "new"):
+        options = TurnOptions(rerun=rerun)
+        done = lab.run(lab.session.send(prompt, lab.cell(prompt, None), options, ports))
+        lines += [n for n in done.notices if n.startswith("This front end names no cells")]
+    assert len(lines) == told
+    assert all(f"turn {first.output.turn}, edited" in line and "`--rerun append`" in line for line in lines)
+    assert lab.prompts() == [*(["a"] if rerun else []), "other", "new"]
 
 
 def test_without_cell_ids_reuse_finds_the_cells_around_an_edited_one(lab: Lab) -> None:
