@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,7 +162,9 @@ def came_along(place: Place) -> list[str]:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-").lower()[:40] or "notebook"
+    """Return a name for a session from a notebook's: letters and digits of any script, at most 40 characters."""
+    plain = unicodedata.normalize("NFC", text)
+    return re.sub(r"[\W_]+", "-", plain)[:40].strip("-").lower() or "notebook"
 
 
 def cell_ids(notebook: Path) -> frozenset[str]:

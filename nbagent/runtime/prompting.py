@@ -25,11 +25,13 @@ async def asked(
     """Return what the turn that `start` begins is asked. A `preview` runs nothing and writes nothing.
 
     Raises:
-        UsageProblem: there is no skill of that name, or it cannot be used.
+        UsageProblem: there is no skill of that name, or it cannot be used; or the prompt alone fills the window.
         TurnFailed: the skill ran in a context of its own and did not come to an end.
     """
     kernel, sees_images = ports.kernel, named.facts.sees_images
     tell = runner.notices.append if not preview else lambda line: None
+    if not preview:
+        _check_size(runner, prompt, named)
     blocks = await attach(prompt, kernel=kernel, root=runner.folder, sees_images=sees_images, tell=tell)
     if options.skill is None:
         return Asked(blocks=blocks)
@@ -38,6 +40,16 @@ async def asked(
     except ToolError as error:
         raise UsageProblem(str(error)) from None
     return Asked(blocks=(*blocks, text_block(text)), brought=brought)
+
+
+def _check_size(runner: TurnRunner, prompt: str, named: NamedModel) -> None:
+    """Refuse a prompt that no compaction makes room for, before it stands in the conversation."""
+    window = runner.budget(named.facts).window_tokens
+    if 4 * len(prompt) > window and (size := runner.gauge.meter(named.facts.family).text(prompt)) > window:
+        raise UsageProblem(
+            f"the text of this cell takes about {size:,} tokens and the window holds {window:,}, so nothing was sent; "
+            "keep it in a file and name that with @FILE, so that the agent reads it in parts"
+        )
 
 
 async def _skill(

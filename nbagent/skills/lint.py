@@ -18,7 +18,11 @@ SHORT_DESCRIPTION_WORDS: Final = 5
 MAX_BODY_TOKENS: Final = 5_000  # Agent Skills specification
 MAX_BODY_LINES: Final = 500  # Agent Skills specification
 _TRIGGER: Final = re.compile(
-    r"\b(use|used|when|whenever|if|before|after|for|to|asks?|asked|mentions?|needs?|wants?)\b|用于|当|时|使用",
+    r"\b(use|used|when|whenever|if|before|after|for|to|asks?|asked|mentions?|needs?|wants?)\b"
+    "|用于|当|时|使用|适用|如果|若|需要"  # Chinese
+    "|とき|時|際|場合|使う|使って|使い|用いる"  # Japanese
+    "|때|경우|사용|요청|필요|쓴다|쓰",  # Korean
+
     re.IGNORECASE,
 )
 _INVISIBLE: Final = re.compile("[\u200b\u202a-\u202e\u2060-\u2069\U000e0000-\U000e007f]")

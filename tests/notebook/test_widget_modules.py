@@ -99,6 +99,16 @@ def test_the_gauge_shows_the_figures_and_has_a_name_and_values_for_a_screen_read
     assert page.get_by_role("button", name="Undo").is_disabled()
 
 
+def test_the_two_buttons_stay_beside_each_other_in_a_narrow_notebook(page: Any) -> None:
+    mount(page, "context")
+    one_row = page.locator("body").evaluate("""(body) => [...Array(40)].map((_, i) => {
+      body.style.width = `${300 + 10 * i}px`;
+      return new Set([...body.querySelectorAll('.nbagent-row button')].map(b => b.getBoundingClientRect().top)).size;
+    })""")
+    page.locator("body").evaluate("(body) => { body.style.width = ''; }")
+    assert set(one_row) == {1}
+
+
 def test_of_a_context_that_does_not_fit_the_bar_shows_parts_and_mark_to_one_scale(page: Any) -> None:
     parts = bundle("state")["parts"]
     parts["gauge"] |= {"used_tokens": 40_000, "window_tokens": 10_000, "threshold_tokens": 8_000}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nbagent.core.entries import UsageReported
+from nbagent.core.entries import Compaction, UsageReported
+from nbagent.core.errors import UsageProblem
 from nbagent.models.scripted import calls, says
 from nbagent.runtime.spent import DayLedger, utc_day
 from tests.runtime.lab import Lab
@@ -162,3 +163,17 @@ def test_a_resumed_turn_keeps_its_ceilings_unless_it_is_given_others(tmp_path: P
     assert lab.resume(max_tokens=10_000, max_steps=1).output.message.startswith("stopped at the limit of 1 step (")
     cost = lab.resume(max_tokens=10_000, max_cost_usd=0.000001).output.message
     assert "`%agent resume --max-cost …` with another limit" in cost
+
+
+@pytest.mark.parametrize("paste", ["贴" * 30_000, "word " * 30_000])
+def test_a_prompt_larger_than_the_window_is_refused_before_it_stands_in_the_conversation(tmp_path: Path, paste: str) -> None:
+    """No compaction makes room for it: what came before would be given up in vain."""
+    lab = Lab(tmp_path / "work")
+    lab.open([says("a"), says("b")], window_tokens=20_000)
+    lab.send("a", "A")
+    before = len(lab.session.tree)
+    with pytest.raises(UsageProblem, match=r"the text of this cell takes about \d\d,\d\d\d tokens and the window holds 20,000"):
+        lab.send(paste, "B")
+    assert len(lab.session.tree) == before
+    assert lab.send("b", "B").output.outcome == "completed"
+    assert not lab.bodies(Compaction)

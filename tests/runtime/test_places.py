@@ -31,6 +31,20 @@ def test_a_notebook_finds_its_session_again(tmp_path: Path) -> None:
     assert (again.how, again.name) == ("resumed", first.name)
 
 
+@pytest.mark.parametrize(
+    ("notebook", "name"),
+    [
+        ("销售分析（第一版）：缺失值.ipynb", "销售分析-第一版-缺失值"), ("Größe_2.ipynb", "größe-2"), ("報告 売上.ipynb", "報告-売上"),
+        ("🎉.ipynb", "notebook"), ("文" * 60 + ".ipynb", "文" * 40), ("__a__.ipynb", "a"),
+    ],
+)  # fmt: skip
+def test_a_session_is_called_after_its_notebook_in_any_script(tmp_path: Path, notebook: str, name: str) -> None:
+    write_notebook(tmp_path / notebook, "a")
+    place = settle(tmp_path, notebook, "a")
+    assert place.name == f"{name}-abcdef"
+    assert find_place(tmp_path, None, place.name, "x").how == "resumed"  # by its name
+
+
 def test_a_notebook_that_is_gone_and_shares_cells_was_renamed(tmp_path: Path) -> None:
     write_notebook(tmp_path / "a.ipynb", "1", "2")
     first = settle(tmp_path, "a.ipynb", "1")

@@ -88,6 +88,18 @@ def test_lint_names_what_makes_a_skill_be_chosen_wrongly(tmp_path):
         assert words in text, words
 
 
+def test_lint_knows_when_a_skill_is_to_be_used_in_other_languages(tmp_path):
+    place = Place(tmp_path)
+    for name, text in {
+        "zh": "清洗表格。当用户提到缺失值时使用。", "ja": "報告書を作成する。ユーザーが報告を求めたときに使う。",
+        "ko": "보고서를 작성한다. 사용자가 보고서를 요청할 때 쓴다.",
+    }.items():  # fmt: skip
+        skill(place.workspace / name, name, text)
+    assert "no words that trigger it" not in causes_of(place)
+    skill(place.workspace / "vague", "vague", "日本語の報告書")
+    assert "no words that trigger it" in causes_of(place)
+
+
 def test_the_bundled_skills_are_without_fault(tmp_path):
     from nbagent.skills.roots import BUNDLED
 

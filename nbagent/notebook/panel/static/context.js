@@ -19,7 +19,7 @@ function render({ model, el }) {
   const form = make("div", { className: "nbagent-form", hidden: true, role: "group", "aria-label": "Compaction" });
   el.classList.add("nbagent-widget");
   el.append(
-    make("div", { className: "nbagent-row" }, title, doing, make("span", { className: "nbagent-space" }), compact, undo),
+    make("div", { className: "nbagent-row" }, title, doing, make("span", { className: "nbagent-space" }), make("span", { className: "nbagent-together" }, compact, undo)),
     bar,
     why,
     line,
