@@ -27,6 +27,7 @@ from nbagent.core.entries import (
 )
 from nbagent.core.errors import JournalUnwritable, UsageProblem, counted
 from nbagent.core.messages import Block, is_tool_call, joined_text
+from nbagent.store.files import remedy_for, write_whole
 
 FORMAT, VERSION = "nbagent-export", 1
 KINDS = (".md", ".html", ".json")
@@ -74,11 +75,10 @@ def export(path: Sequence[Entry], target: Path, *, title: str) -> None:
     if target.is_dir():
         raise UsageProblem(f"{str(target)!r} is a folder; name a file in it, such as conversation{target.suffix}")
     try:
-        target.write_text(text, encoding="utf-8", newline="\n")
+        write_whole(target, text)
     except OSError as error:
-        raise JournalUnwritable(
-            f"{str(target)!r} cannot be written ({error.strerror}); check the folder and its permissions"
-        ) from error
+        remedy = remedy_for(error, "check the folder and its permissions")
+        raise JournalUnwritable(f"{str(target)!r} cannot be written ({error.strerror}); {remedy}") from error
 
 
 def export_text(path: Sequence[Entry], kind: str, *, title: str) -> str:

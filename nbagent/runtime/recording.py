@@ -11,6 +11,7 @@ from nbagent.core.errors import JournalUnwritable, UsageProblem, UserError
 from nbagent.core.tree import SessionTree
 from nbagent.models.cassette import Cassette, RecordedTurn, load, recorded_turns, save, to_text
 from nbagent.runtime.neutral import Neutral
+from nbagent.store.files import remedy_for
 
 if TYPE_CHECKING:
     from nbagent.runtime.session import Session
@@ -56,9 +57,8 @@ class Recorder:
         try:
             save(self.path, to_text(cassette, runner.scrubber.value))
         except OSError as error:
-            raise JournalUnwritable(
-                f"the recording {str(self.path)!r} cannot be written ({error.strerror}); choose another file"
-            ) from error
+            told = f"{error.strerror}); {remedy_for(error, 'choose another file')}"
+            raise JournalUnwritable(f"the recording {str(self.path)!r} cannot be written ({told}") from error
         return len(turns)
 
 

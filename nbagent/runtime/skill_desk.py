@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from nbagent.skills.catalog import Catalog, Skill
 from nbagent.skills.lint import lint
 from nbagent.skills.opening import read_body
 from nbagent.skills.uses import LogRow, log_rows
+from nbagent.store.files import remedy_for, write_whole
 from nbagent.store.trust import trust
 
 __all__ = [
@@ -88,8 +90,11 @@ def new_skill(root: Path, name: str, description: str, *, home: Path) -> Path:
     title = name.replace("-", " ").capitalize()
     try:
         path.parent.mkdir(parents=True)
-        path.write_text(TEMPLATE.format(name=name, description=quoted, title=title), encoding="utf-8")
+        write_whole(path, TEMPLATE.format(name=name, description=quoted, title=title))
     except OSError as error:
-        raise UsageProblem(f"{str(path)!r} cannot be written ({error.strerror}); check the folder") from None
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
+        remedy = remedy_for(error, "check the folder")
+        raise UsageProblem(f"{str(path)!r} cannot be written ({error.strerror}); {remedy}") from None
     trust(path.parent, home)
     return path

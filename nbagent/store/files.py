@@ -35,6 +35,28 @@ def unwritable(path: Path, error: OSError) -> JournalUnwritable:
     return JournalUnwritable(one_line(f"cannot write {path}: {reason}; {remedy}"))
 
 
+def remedy_for(error: OSError, otherwise: str) -> str:
+    """Return what to do when a file of the person's choice cannot be written; `otherwise` unless the disk is full."""
+    return _REMEDIES[error.errno] if error.errno in (errno.ENOSPC, errno.EDQUOT) else otherwise
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that the person reads, with line feeds; the old one, and one that it is a link to, stays until then.
+
+    Raises:
+        OSError: it cannot be written; the old file stands, and nothing is left behind.
+    """
+    path = Path(os.path.realpath(path))
+    new = path.with_name(f"{path.name}.new")
+    try:
+        new.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(new, path)
+    except (OSError, UnicodeError):
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+
+
 def make_private(folder: Path) -> None:
     """Make `folder` and what is missing above it.
 

@@ -49,6 +49,7 @@ def test_a_full_disk_fails_the_cell_and_the_next_one_works(kernel: AgentKernel, 
         assert "free some space" in line
         assert "No space left" in error_line(kernel.run(agent("again")))  # and before a turn
         assert kernel.run("%agent log").status == "ok"
+        assert "its end could not be written; `%agent resume` goes on" in shown(kernel.run("%agent"))
         kernel.run("os.write = real_write")
         assert kernel.run(agent("third")).status == "ok"
         assert texts(sent(fake)[-1]) == ["hi", "third"]

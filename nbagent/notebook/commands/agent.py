@@ -126,7 +126,9 @@ def _unfinished(agent: NotebookAgent, facts: Sequence[TurnFacts]) -> tuple[Diagn
     last = next((f for f in facts if f.leaf), None)
     if last is None or agent.runs or last.outcome == "completed":
         return ()
-    how = {"broken off": "its kernel ended before it did", "stopped": "it was stopped"}
+    here = last.turn in agent.recent_turns()
+    broken = "its end could not be written" if here else "its kernel ended before it did"
+    how = {"broken off": broken, "stopped": "it was stopped"}
     outcome = _outcome(agent, last)
     cause = how.get(outcome) or last.message or f"it ended as {outcome}"
     return (Diagnostic(path=f"turn {last.turn}", line=None, cause=cause, remedy="`%agent resume` goes on with it"),)
