@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nbagent.context.fitting import OFF, fit, mask_all
+from nbagent.context.fitting import OFF, alone_too_large, fit, mask_all
 from nbagent.context.handoff import HandoffNote, Rejected
 from nbagent.context.held import Held
 from nbagent.context.measure import Meter
@@ -63,7 +63,8 @@ class Engine:
 
     `machine_note(replaced, kept, limit_tokens)` lists what must not get lost; `skills_note` is attached again;
     `flush` may let the model store what matters first; `fresh_prefix` makes the prefix anew and gives its digest as
-    `prefix`, with what else a compaction has to remember of it. `model` is the model that notes are asked of.
+    `prefix`, with what else a compaction has to remember of it. `model` is the model that notes are asked of, and
+    `model_window` what it holds by itself.
     """
 
     policy: Policy
@@ -79,6 +80,7 @@ class Engine:
     skills_note: Callable[[Sequence[Entry]], str] = lambda replaced: ""
     fresh_prefix: Callable[[], Mapping[str, Any]] = dict
     model: str = ""
+    model_window: int = 0
     focus: str = ""
     edited: str | None = None
     held: Held = field(default_factory=Held)
@@ -94,6 +96,9 @@ class Engine:
         situation = yield from self.situation(fold, "before_call")
         if line := self.fixed_too_large(situation):
             return line
+        used = situation.used_tokens
+        if used > situation.window and (line := alone_too_large(self, fold, used)):
+            return line  # before anything is asked for that could not help
         plan = self.policy.plan(situation)
         if any(isinstance(m, Prune) for m in plan) or (situation.moment.idle_s or 0.0) > COLD_S:
             yield from self._mask_rot(fold)

@@ -6,7 +6,9 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from nbagent.context.moves import head_and_tail, prune, shown_results
+from nbagent.context.oversize import asked_now, refused_line, too_large_line
 from nbagent.core.effects import Effect
+from nbagent.core.errors import COMPACT_HELPS
 from nbagent.core.view import ViewFold
 
 if TYPE_CHECKING:
@@ -29,10 +31,31 @@ def fit(engine: Engine, fold: ViewFold) -> Generator[Effect, Any, str | None]:
     size = engine.predict(fold.view())
     if size <= window:
         return None
-    return (
+    return alone_too_large(engine, fold, size) or (
         f"the conversation takes about {size:,} tokens and the window holds {window:,}; "
-        "`%context compact` makes room, or widen it with `%context set window=…`"
+        f"{COMPACT_HELPS}, or widen it with `%context set window=…`"
     )
+
+
+def alone_too_large(engine: Engine, fold: ViewFold, size: int) -> str:
+    """Return the line that says which text of the open turn is too large by itself; empty when none is.
+
+    `size` is what the whole request takes, as predicted.
+    """
+    view = fold.view()
+    scale = size / max(1, engine.estimate(view))
+    asked = asked_now(fold.path, view, lambda block: round(scale * engine.meter.block(block)))
+    return too_large_line(
+        asked, fixed_tokens=round(scale * engine.fixed_tokens()), window_tokens=engine.budget.window_tokens,
+        model_window=engine.model_window,
+    )  # fmt: skip
+
+
+def refused(engine: Engine, fold: ViewFold) -> str:
+    """Return what helps when the provider found the request too long and nothing could be left out, else nothing."""
+    view = fold.view()
+    asked = asked_now(fold.path, view, engine.meter.block)
+    return refused_line(asked, total_tokens=engine.estimate(view) - engine.fixed_tokens())
 
 
 def mask_all(engine: Engine, fold: ViewFold, *, keep: int) -> Generator[Effect, Any, None]:

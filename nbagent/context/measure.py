@@ -62,6 +62,10 @@ class Meter:
         self._pieces[key] = (piece, rows)
         return rows
 
+    def block(self, block: Block) -> int:
+        """Return the estimated tokens of one block of a message."""
+        return sum(tokens for _, tokens in self._block(block, "messages"))
+
     def sizes(self, pieces: tuple[Piece, ...]) -> list[int]:
         """Return the estimated tokens of each of `pieces`; those that the last list began with are not looked up."""
         known, before = self._sized

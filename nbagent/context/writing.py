@@ -36,7 +36,10 @@ STAGES: Final = 2  # parts that are summarised apart and merged
 LEAST_UNITS: Final = 4  # fewer messages are not put into parts
 MOST_CHUNKS: Final = 30  # requests for one note; what is older than they can hold is left out, and counted
 LEAST_ROOM_TOKENS: Final = 300
-TOO_LARGE: Final = "the conversation does not fit the window, even shortened"
+NO_ROOM: Final = (
+    "a window of {window:,} tokens, {fixed:,} of them system text and tools, has no room for a request for a note; "
+    "widen it with `%context set window=…`"
+)
 IN_PARTS: Final = "The conversation is too long for one request for a note: it is read in {count} parts."
 
 Written = HandoffNote | Rejected
@@ -79,6 +82,10 @@ def _fits(engine: Engine, fold: ViewFold, move: Compact) -> bool:
     return engine.fits_one_request(fold, question, style)
 
 
+def _no_room(engine: Engine) -> str:
+    return NO_ROOM.format(window=engine.budget.window_tokens, fixed=engine.fixed_tokens())
+
+
 def _question(engine: Engine, move: Compact, missing: Sequence[str] = ()) -> str:
     return handoff_request(TEMPLATES[move.style.template], focus=engine.focus, missing=missing)
 
@@ -92,7 +99,7 @@ def _in_one(engine: Engine, fold: ViewFold, move: Compact) -> Flow:
     for tried in range(MAX_TRIES):
         question = engine.ask(fold, asked, move.style, dropped)
         if question is None:
-            return Rejected(reason=TOO_LARGE)
+            return Rejected(reason=_no_room(engine))
         response = yield from _reply(engine, fold, question.request)
         if response.cut == "stopped":
             return Rejected(reason="stopped")
@@ -133,7 +140,7 @@ def _probed(engine: Engine, fold: ViewFold, move: Compact, note: HandoffNote) ->
 
 def _in_stages(engine: Engine, fold: ViewFold, move: Compact, divisor: int) -> Flow:
     """Read what is replaced in parts. A provider that finds a part too long gets smaller ones, twice at most."""
-    note: Written = Rejected(reason=TOO_LARGE)
+    note: Written = Rejected(reason=_no_room(engine))
     for _ in range(MAX_TRIES):
         stages = _stages(engine, fold, move, divisor)
         if stages is None:
@@ -202,7 +209,7 @@ def _through(engine: Engine, fold: ViewFold, move: Compact, stages: _Stages) -> 
 def _asked(engine: Engine, fold: ViewFold, move: Compact, text: str) -> Flow:
     """Ask for one note; a bad one is asked for once more."""
     if engine.meter.text(text) > engine.ask_limit(move.style):
-        return Rejected(reason=TOO_LARGE, too_long=True)
+        return Rejected(reason=_no_room(engine), too_long=True)
     request = engine.make_request(with_question((), text), engine.room(move.style))
     note: Written = Rejected(reason="not asked")
     for _ in range(2):

@@ -23,6 +23,9 @@ A message of a UserError has three parts: what was wrong with the value quoted, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+COMPACT_HELPS: Final = "`%context compact` makes room"  # what helps where a conversation is too large for the window
 
 
 class NbAgentError(Exception):

@@ -40,7 +40,7 @@ from nbagent.core.entries import (
     UsageReported,
     UserMessage,
 )  # fmt: skip
-from nbagent.core.errors import ModelFailed, counted
+from nbagent.core.errors import COMPACT_HELPS, ModelFailed, counted
 from nbagent.core.messages import (
     Block,
     Request,
@@ -69,6 +69,7 @@ MAX_OVERFLOWS = 2  # CR-C1: a request that did not fit is tried again at most tw
 Assemble: TypeAlias = Callable[[View, TurnStart, int], Request]
 BeforeCall: TypeAlias = Callable[[ViewFold], Generator[Effect, Any, "str | None"]]
 OnOverflow: TypeAlias = Callable[[ViewFold], Generator[Effect, Any, bool]]
+OverflowLine: TypeAlias = Callable[[ViewFold], str]
 PriceUsage: TypeAlias = Callable[[str, Any], float]
 
 
@@ -101,7 +102,8 @@ class TurnInput:
     prompt. `spent_session_usd` and `spent_day_usd` are what was spent before it. `assemble(view, start, max_tokens)`
     makes the request, `price(model, usage)` gives dollars. `before_call` manages the context before each call and
     returns the line that ends the turn, None to go on; `on_overflow` makes the context smaller after the
-    provider said that it does not fit, and says whether it did.
+    provider said that it does not fit, and says whether it did. `overflow_line` says what helps when compacting cannot,
+    empty when it can.
     """
 
     path: Sequence[Entry]
@@ -118,6 +120,7 @@ class TurnInput:
     spent_day_usd: float = 0.0
     before_call: BeforeCall = _no_plan
     on_overflow: OnOverflow = _no_help
+    overflow_line: OverflowLine = lambda fold: ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,6 +401,8 @@ class _Run:
                 return None  # smaller now: the loop sends it again (CR-C1)
         came = "what came is kept" if response.blocks else "nothing of it came"
         line = str(error) if error is not None else f"the reply is not whole ({cut}); {came}"
+        if isinstance(error, ModelFailed) and error.kind == "overflow":
+            line = line.replace(COMPACT_HELPS, self.turn.overflow_line(self.fold) or COMPACT_HELPS)
         again = error is None or (isinstance(error, ModelFailed) and error.kind not in SAYS_WHAT_TO_DO)
         if "%agent resume" not in line and (response.blocks or again):
             line += "; `%agent resume` goes on" if response.blocks else "; `%agent resume` tries again"
@@ -420,7 +425,8 @@ class _Run:
             case "refusal":
                 return (yield from self.end("refusal", _refusal_line(response)))
             case "model_context_window_exceeded":
-                line = "the context window is full and the reply was cut; `%context compact` makes room"
+                helps = self.turn.overflow_line(self.fold) or COMPACT_HELPS
+                line = f"the context window is full and the reply was cut; {helps}"
                 return (yield from self.end("window_full", line))
             case None:
                 return (yield from self.end("error", "the provider sent an empty reply; run the cell again"))

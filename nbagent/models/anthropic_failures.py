@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from nbagent.core.errors import ModelFailed, one_line
+from nbagent.core.errors import COMPACT_HELPS, ModelFailed, one_line
 from nbagent.models.network import TO_SIGN_IN, proxy_failure
 from nbagent.models.reply import error_event
 
@@ -112,7 +112,7 @@ def status_failure(
     if should in ("true", "false"):
         retryable = should == "true"
     if status == 400 and "prompt is too long" in said:  # the one case without a code (claude.md A13)
-        kind, line = "overflow", "the conversation is larger than the model's window; `%context compact` makes room"
+        kind, line = "overflow", f"the conversation is larger than the model's window; {COMPACT_HELPS}"
     elif status == 429 and wait_s is None and "spend" in said:
         retryable = False
     detail = f": {one_line(said)[:300]}" if said else _quoted("" if status == 407 else text)

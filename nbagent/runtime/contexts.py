@@ -251,6 +251,6 @@ def make_engine(
     return Engine(
         policy=policy, meter=meter, prefix=prefix(), budget=budget, make_request=make_request, predict=predict,
         price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix,
-        skills_note=skills_note, model=named.name,
+        skills_note=skills_note, model=named.name, model_window=named.facts.window_tokens,
         focus=focus, edited=edited, flush=flush, machine_note=MachineNotes(meter.text),
     )  # fmt: skip

@@ -86,6 +86,10 @@ class SessionGauge:
         """Return the estimates of one tokenizer family."""
         return self._meters.setdefault(family, Meter(family))
 
+    def calibrated(self, facts: ModelFacts, estimated_tokens: int) -> int:
+        """Return an estimate as the provider would measure it, as far as its measurements have told."""
+        return (self._learned.get(facts.model) or Calibration()).apply(estimated_tokens)
+
     # ------------------------------------------------------------ the next request
 
     def look(self, view: View, prefix: Prefix, facts: ModelFacts) -> int:

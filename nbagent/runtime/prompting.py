@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nbagent.context.oversize import asked_in, too_large_line
 from nbagent.core.entries import Body, TurnStart
 from nbagent.core.errors import ToolError, TurnFailed, UsageProblem
-from nbagent.core.messages import text_block
+from nbagent.core.messages import Block, text_block
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.attach import attach
 from nbagent.runtime.ports import Asked, TurnOptions, TurnPorts
@@ -25,31 +27,36 @@ async def asked(
     """Return what the turn that `start` begins is asked. A `preview` runs nothing and writes nothing.
 
     Raises:
-        UsageProblem: there is no skill of that name, or it cannot be used; or the prompt alone fills the window.
+        UsageProblem: there is no skill of that name, or it cannot be used; or what is asked is alone too large for
+            the window.
         TurnFailed: the skill ran in a context of its own and did not come to an end.
     """
     kernel, sees_images = ports.kernel, named.facts.sees_images
     tell = runner.notices.append if not preview else lambda line: None
-    if not preview:
-        _check_size(runner, prompt, named)
     blocks = await attach(prompt, kernel=kernel, root=runner.folder, sees_images=sees_images, tell=tell)
+    _check_size(runner, named, start, blocks)
     if options.skill is None:
         return Asked(blocks=blocks)
     try:
         text, brought = await _skill(runner, prompt, options, named, ports, start, preview=preview)
     except ToolError as error:
         raise UsageProblem(str(error)) from None
-    return Asked(blocks=(*blocks, text_block(text)), brought=brought)
+    given = (*blocks, text_block(text))
+    _check_size(runner, named, start, given)
+    return Asked(blocks=given, brought=brought)
 
 
-def _check_size(runner: TurnRunner, prompt: str, named: NamedModel) -> None:
-    """Refuse a prompt that no compaction makes room for, before it stands in the conversation."""
-    window = runner.budget(named.facts).window_tokens
-    if 4 * len(prompt) > window and (size := runner.gauge.meter(named.facts.family).text(prompt)) > window:
-        raise UsageProblem(
-            f"the text of this cell takes about {size:,} tokens and the window holds {window:,}, so nothing was sent; "
-            "keep it in a file and name that with @FILE, so that the agent reads it in parts"
-        )
+def _check_size(runner: TurnRunner, named: NamedModel, start: TurnStart, blocks: Sequence[Block]) -> None:
+    """Refuse what no compaction could make room for, before anything of it is written."""
+    facts = named.facts
+    meter, gauge = runner.gauge.meter(facts.family), runner.gauge
+    fixed = gauge.calibrated(facts, sum(meter.prefix(runner.prefix_of(start.prefix)).values()))
+    line = too_large_line(
+        asked_in(blocks, lambda block: gauge.calibrated(facts, meter.block(block))), fixed_tokens=fixed,
+        window_tokens=runner.budget(facts).window_tokens, model_window=facts.window_tokens,
+    )  # fmt: skip
+    if line:
+        raise UsageProblem(f"nothing was sent: {line}")
 
 
 async def _skill(

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from nbagent.skills.opening import Invocation
 
 WHY_CHARS: Final = 500
+TOO_LONG: Final = (
+    "skill {name!r}: its text takes about {size:,} tokens, and half of the window is {most:,}; read it in parts "
+    "(`read` {path} with offset and limit), or move what is seldom needed into files beside it"
+)
 # Claude Code's names of what we have; `Bash(git:*)` is every command that begins with the word git.
 _CLAUDE: Final[Mapping[str, tuple[str, ...]]] = {
     "bash": ("shell",), "read": ("read",), "write": ("write",), "edit": ("edit",), "multiedit": ("edit",),
@@ -69,8 +73,8 @@ class TurnSkills:
 
     `decide(call)` asks whether a command of a skill may run, `run_command(command, environ)` runs it and returns
     what it printed. `fork(invocation, text)` runs a skill in a context of its own. `keep` stores a text and returns
-    its digest, `estimate` counts tokens. `path` is the conversation so far. `grant(rules)` puts the rules that a
-    skill brings in force.
+    its digest, `estimate` counts tokens; a skill's text may have `most_tokens`. `path` is the conversation so far.
+    `grant(rules)` puts the rules that a skill brings in force.
     """
 
     session: SessionSkills
@@ -81,6 +85,7 @@ class TurnSkills:
     keep: Callable[[str], str]
     estimate: Callable[[str], int]
     grant: Callable[[Rules], None]
+    most_tokens: int
     _pending: dict[str, tuple[Body, ...]] = field(default_factory=dict)
 
     def find(self, query: str, limit: int) -> Sequence[SkillHit]:
@@ -113,6 +118,8 @@ class TurnSkills:
 
         variables = {"CLAUDE_PROJECT_DIR": str(self.session.folder)}
         invocation = invoke(self.session.catalog, name, arguments, by_model=by_model, variables=variables)
+        if (size := self.estimate(invocation.text())) > self.most_tokens:
+            raise ToolError(TOO_LONG.format(name=name, size=size, most=self.most_tokens, path=invocation.skill.path))
         rules = rules_of(invocation.allowed_tools, invocation.disallowed_tools)
         if not invocation.fork:
             self.grant(rules)  # its own commands may need them already

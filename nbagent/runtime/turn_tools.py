@@ -70,4 +70,5 @@ def turn_skills(
         session=runner.skills, path=runner.writer.tree.path, run_command=run_command, fork=fork, grant=grant,
         decide=lambda call: approvals.decide(call, masked=call.name in start.masked_tools),
         keep=runner.artifacts.put_text, estimate=runner.gauge.meter(named.facts.family).text,
+        most_tokens=runner.budget(named.facts).window_tokens // 2,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 from nbagent.context.assemble import assemble
 from nbagent.context.engine import Engine, FlushHook, no_flush
+from nbagent.context.fitting import refused
 from nbagent.context.policy import Policy
 from nbagent.context.tail import SeenVariable, Surroundings, compose, told_state
 from nbagent.core.budget import Budget
@@ -296,7 +297,8 @@ class TurnRunner:
         if playback is None:
             flush = flush_of(self, driver, current)
             engine = self.engine(named, current, flush=flush)
-            turn = replace(turn, before_call=partial(flush.before_call, engine), on_overflow=engine.on_overflow)
+            before_call, line = partial(flush.before_call, engine), partial(refused, engine)
+            turn = replace(turn, before_call=before_call, on_overflow=engine.on_overflow, overflow_line=line)
         steps = run_turn(turn) if playback is None else played(turn, playback.player)
         output = await driver.run(steps)
         output = replace(output, text=self.scrubber.text(output.text), message=self.scrubber.text(output.message))
@@ -379,7 +381,6 @@ class TurnRunner:
             tools=dict(self.tools), mode=start.mode, rules=self.rules(), ask=ports.ask, root=self.folder,
             granted_turn=granted_this_turn(tree.path()), granted_notebook=granted_in(tree),
         )  # fmt: skip
-
 
     def rules(self) -> Rules:
         """Return the person's rules on tools."""
