@@ -64,7 +64,7 @@ class Engine:
     `machine_note(replaced, kept, limit_tokens)` lists what must not get lost; `skills_note` is attached again;
     `flush` may let the model store what matters first; `fresh_prefix` makes the prefix anew and gives its digest as
     `prefix`, with what else a compaction has to remember of it. `model` is the model that notes are asked of, and
-    `model_window` what it holds by itself.
+    `model_window` what it holds by itself. `checks_notes` is False where a stand-in writes them.
     """
 
     policy: Policy
@@ -81,6 +81,7 @@ class Engine:
     fresh_prefix: Callable[[], Mapping[str, Any]] = dict
     model: str = ""
     model_window: int = 0
+    checks_notes: bool = True
     focus: str = ""
     edited: str | None = None
     held: Held = field(default_factory=Held)
@@ -263,7 +264,8 @@ class Engine:
             users=users_messages(replaced, users_limit, count, whole=pending_request(replaced, kept)),
             machine=self.machine_note(replaced, kept, machine_limit) if machine_limit else "",
             attached=shown_again(replaced, kept, self._scaled(style), count) if style.reattach else "",
-            skills=self.skills_note(replaced), recent=recent,
+            skills=self.skills_note(replaced), recent=recent, missing="\n".join(note.missing.lines()),
+            beside=style.beside(replaced, self.budget.window_tokens) if style.beside else "",
             pins=pinned_texts(replaced, view.pins, self.budget.window_tokens // SHARE, count),
         )  # fmt: skip
         told = any(isinstance(e.body, Snapshot) and {"files", "skills"}.intersection(e.body.topics) for e in kept)

@@ -33,17 +33,34 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What a note should hold and does not: titles of sections, identifiers, the person's newest request."""
+
+    headings: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()
+    ask: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.headings or self.identifiers or self.ask)
+
+    def lines(self) -> list[str]:
+        """Return what is missing, word for word but for the headings."""
+        return [*([f"the last request: {self.ask}"] if self.ask else []), *self.identifiers]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffNote:
     """A note as the model wrote it or the person edited it. `sections` maps title to text, in order.
 
     `unseen` counts the oldest messages that did not fit the request for it. `parts` says in how many requests the
-    conversation was read.
+    conversation was read, `missing` what was asked for twice and is not in it.
     """
 
     text: str
     sections: Mapping[str, str]
     unseen: int = 0
     parts: int = 1
+    missing: Missing = Missing()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

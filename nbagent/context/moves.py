@@ -9,7 +9,7 @@ from functools import cache
 from nbagent.context.policy import Prune, Situation
 from nbagent.core.cuts import cut_points
 from nbagent.core.entries import AssistantMessage, Entry, ToolResult, TurnStart, UserMessage
-from nbagent.core.messages import canonical, joined_text, tool_calls
+from nbagent.core.messages import Block, canonical, joined_text, tool_calls
 from nbagent.core.view import Piece, View
 
 PLACEHOLDER_TOKENS = 40  # what a placeholder costs, about
@@ -19,7 +19,7 @@ SUBJECTS = ("path", "command", "pattern", "names", "action", "code")  # the argu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A tool result that the model sees in full. `steps_ago` counts replies since, `inputs` looks calls up."""
+    """A tool result that the model sees, with `images`. `steps_ago` counts replies since, `inputs` looks calls up."""
 
     entry_id: str
     body: ToolResult
@@ -28,6 +28,7 @@ class Shown:
     steps_ago: int
     turns_ago: int
     sent: bool
+    images: int = 0
 
     @property
     def label(self) -> str:
@@ -35,8 +36,8 @@ class Shown:
         return label_of(self.body, self.inputs().get(self.body.call_id))
 
 
-def shown_results(situation: Situation) -> tuple[Shown, ...]:
-    """Return the results in the view that are not pruned, oldest first.
+def shown_results(situation: Situation, *, pruned: bool = False) -> tuple[Shown, ...]:
+    """Return the results in the view that are not pruned, oldest first; with `pruned` those that are as well.
 
     Inside a tool loop whose thinking is bound to its prefix only the results since its last reply: pruning an older
     one would have to wait until the loop is over, and free nothing.
@@ -44,7 +45,7 @@ def shown_results(situation: Situation) -> tuple[Shown, ...]:
     positions = _positions(situation)
     bound = positions.get(situation.view.bound or "", -1)
     path = situation.path
-    seen = situation.view.seen
+    seen = situation.view.in_sight - situation.view.cleared if pruned else situation.view.seen
     found: list[tuple[Piece, ToolResult, int, int, int]] = []
     steps = turns = 0
     for index in range(len(situation.view.pieces) - 1, -1, -1):
@@ -65,11 +66,26 @@ def shown_results(situation: Situation) -> tuple[Shown, ...]:
     return tuple(
         Shown(
             entry_id=piece.entry_id, body=body, tokens=tokens, steps_ago=steps, turns_ago=turns,
-            inputs=inputs,
-            sent=piece.entry_id in situation.sent,
+            inputs=inputs, sent=piece.entry_id in situation.sent,
+            images=0 if piece.entry_id in situation.view.pruned else _images(body.content),
         )
         for piece, body, tokens, steps, turns in reversed(found)
     )  # fmt: skip
+
+
+def _images(blocks: Iterable[Block]) -> int:
+    return sum(b.get("type") == "image" for b in blocks)
+
+
+def shown_texts(situation: Situation) -> dict[str, str]:
+    """Return what the model sees of each result now, by entry: its text, or what stands in for it."""
+    texts: dict[str, str] = {}
+    for piece in situation.view.pieces:
+        for block in piece.blocks:
+            if block.get("type") == "tool_result":
+                inner = block.get("content")
+                texts[piece.entry_id] = inner if isinstance(inner, str) else joined_text(inner or ())
+    return texts
 
 
 def _inputs(path: Sequence[Entry], call_ids: set[str]) -> dict[str, object]:
@@ -132,8 +148,7 @@ def prune(results: Iterable[Shown], text_of: Callable[[Shown], str], reason: str
     placeholders: dict[str, str] = {}
     for shown in results:
         text = text_of(shown)
-        images = any(b.get("type") == "image" for b in shown.body.content)
-        if images or len(text) < len(joined_text(shown.body.content)):
+        if _images(shown.body.content) or len(text) < len(joined_text(shown.body.content)):
             placeholders[shown.entry_id] = text
     return (Prune(placeholders=placeholders, reason=reason),) if placeholders else ()
 
@@ -173,6 +188,23 @@ def cut_keeping(situation: Situation, keep_tokens: int, *, turns_only: bool = Fa
         before = [p for p in points if p.index <= pending]
         allowed = [p for p in allowed if p.index <= pending] or before[-1:]
     return allowed[0].entry_id if allowed else None
+
+
+def cut_dropping_halves(situation: Situation, most_tokens: int) -> str | None:
+    """Return the cut that drops the older half, again and again until at most `most_tokens` are left.
+
+    The older half goes at least once (OpenClaw's pruneHistoryForContextShare); None keeps nothing.
+    """
+    keep = sum(situation.tokens) // 2
+    while keep > most_tokens:
+        keep //= 2
+    return cut_keeping(situation, keep)
+
+
+def kept_entries(situation: Situation, first_kept: str | None) -> frozenset[str]:
+    """Return the entries of the path from `first_kept` on; none for None."""
+    at = len(situation.path) if first_kept is None else _positions(situation)[first_kept]
+    return frozenset(e.id for e in situation.path[at:])
 
 
 def cut_keeping_turns(situation: Situation, count: int) -> str | None:

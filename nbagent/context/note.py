@@ -30,7 +30,8 @@ OMITTED = "({count} earlier messages of the person are not repeated here; `recal
 class NoteParts:
     """What a note is made of. `machine` is the machine-made list, `attached` what is shown again, empty for none.
 
-    `unseen` counts the messages that the writer of the handoff was not shown.
+    `unseen` counts the messages that the writer of the handoff was not shown. `beside` is what a policy keeps beside
+    it, `missing` what the handoff should hold and does not.
     """
 
     handoff: str
@@ -42,6 +43,8 @@ class NoteParts:
     recent: str = ""
     pins: str = ""
     files: str = ""
+    beside: str = ""
+    missing: str = ""
 
 
 def compose_note(parts: NoteParts) -> str:
@@ -49,6 +52,8 @@ def compose_note(parts: NoteParts) -> str:
     pieces = [HEAD, UNSEEN.format(count=parts.unseen)] if parts.unseen else [HEAD]
     for title, text in (
         ("handoff", parts.handoff),
+        ("not-in-the-handoff", parts.missing),
+        ("kept-beside-it", parts.beside),
         ("shown-again", parts.attached),
         ("last-steps", parts.recent),
         ("skills-in-use", parts.skills),

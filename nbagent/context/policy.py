@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from nbagent.context.handoff import HandoffNote, Missing
 from nbagent.core.budget import Budget
 from nbagent.core.entries import Entry
 from nbagent.core.errors import PolicyError
@@ -80,7 +81,8 @@ class NoteStyle:
     `too_long`: what is done with a conversation that one request for a note cannot hold: "stages" reads it in parts
     and merges their notes (after the provider's own refusal the oldest part is left out), "stages always" does so in
     either case, "drop" leaves the oldest out in either. `chunk_tokens` is the most that one request shows of it, 0 for
-    all that fits.
+    all that fits. `checks(note, replaced)` says what a note lacks: it is asked for once more, and what is missing then
+    is listed behind it. `beside(replaced, window_tokens)` is kept beside the note.
     """
 
     template: str = "handoff"
@@ -96,6 +98,8 @@ class NoteStyle:
     reply_tokens: int = 8_000
     too_long: Literal["stages", "stages always", "drop"] = "stages"
     chunk_tokens: int = 0
+    checks: Callable[[HandoffNote, Sequence[Entry]], Missing] | None = None
+    beside: Callable[[Sequence[Entry], int], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

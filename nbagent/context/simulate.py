@@ -89,7 +89,7 @@ def simulated_engine(engine: Engine, policy: Policy) -> Engine:
         policy=policy, meter=engine.meter, prefix=engine.prefix, budget=engine.budget,
         make_request=engine.make_request, predict=lambda view: sum(engine.meter.view(view, engine.prefix).values()),
         price=engine.price, binds_thinking=engine.binds_thinking, machine_note=engine.machine_note,
-        skills_note=engine.skills_note,
+        skills_note=engine.skills_note, checks_notes=False,
     )  # fmt: skip
 
 

@@ -66,6 +66,8 @@ def written_note(engine: Engine, fold: ViewFold, move: Compact) -> Flow:
         note = yield from _in_one(engine, fold, move)
     else:
         note = yield from _in_stages(engine, fold, move, 1)
+    if isinstance(note, HandoffNote) and move.style.checks is not None and engine.checks_notes:
+        note = yield from _checked(engine, fold, move, note)
     if isinstance(note, HandoffNote) and move.style.probe:
         note = yield from _probed(engine, fold, move, note)
     return note
@@ -133,6 +135,31 @@ def _probed(engine: Engine, fold: ViewFold, move: Compact, note: HandoffNote) ->
         return Rejected(reason="stopped")
     better = read_note(response)
     return replace(better, unseen=note.unseen, parts=note.parts) if isinstance(better, HandoffNote) else note
+
+
+def _checked(engine: Engine, fold: ViewFold, move: Compact, note: HandoffNote) -> Flow:
+    """Ask once more for a note that lacks what its style asks of it; what is still missing is told beside it."""
+    assert move.style.checks is not None
+    replaced, _ = split(fold, move.first_kept)
+    missing = move.style.checks(note, replaced)
+    if not missing:
+        return note
+    asked = _question(engine, move, [*missing.headings, *missing.lines()])
+    question = engine.ask(fold, asked, move.style, 0.0) if note.parts == 1 and not note.unseen else None
+    if question is not None:
+        request = question.request
+    elif engine.meter.text(merged := merge_request([note.text], asked)) <= engine.ask_limit(move.style):
+        request = engine.make_request(with_question((), merged), engine.room(move.style))
+    else:
+        return replace(note, missing=missing)
+    response = yield from _reply(engine, fold, request)
+    if response.cut == "stopped":
+        return Rejected(reason="stopped")
+    better = read_note(response)
+    if isinstance(better, HandoffNote):
+        note = replace(better, unseen=note.unseen, parts=note.parts)
+        missing = move.style.checks(note, replaced)
+    return replace(note, missing=missing)
 
 
 # ---------------------------------------------------------------- in stages
