@@ -48,8 +48,8 @@ def too_large_line(asked: Sequence[Asked], *, fixed_tokens: int, window_tokens: 
     room = WIDER.format(room=model_window) if model_window > window_tokens else OTHER_MODEL
     among = "" if fixed_tokens + largest.tokens > window_tokens else f", the largest of {total:,} asked at once"
     return (
-        f"{largest.what} takes about {largest.tokens:,} tokens{among} and the window holds {window_tokens:,}{beside}, so "
-        f"compacting cannot help: {largest.helps}, or {room}"
+        f"{largest.what} takes about {largest.tokens:,} tokens{among} and the window holds {window_tokens:,}{beside}, "
+        f"so compacting cannot help: {largest.helps}, or {room}"
     )
 
 
