@@ -138,7 +138,7 @@ def test_both_runs_send_the_same_bytes_and_import_no_client(
 def test_a_replay_leaves_nothing_beside_the_notebook(strict_passes: list[tuple[Path, str, int]]) -> None:
     for place, _, _ in strict_passes:
         kept = place / ".nbagent" / "sessions"
-        assert [p.name for p in kept.glob("*")] == ["rust-port"]  # imported by tutorial 3, which says so
+        assert [p.name for p in kept.glob("*")] == ["rust-port"]  # imported by tutorials 3 and 7, which say so
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +249,28 @@ def test_a_threshold_in_tutorial_8_that_is_not_the_one_is_told_why(threshold: st
     source = f"largest_request = word_for_word = 0; threshold = {threshold}"
     outputs = answered(tmp_path, "08_which_threshold", "choice", source)
     assert why in error_line(outputs["check"])
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("broke", "why"),
+    [
+        ('{"B", "D", "F"}', "not B: the list of tools stays as it is"),
+        ('{"D", "E", "F"}', "not E: the first model's cache was still there"),
+        ('{"D"}', "there is another one"),
+    ],
+)
+def test_a_change_in_tutorial_7_that_broke_nothing_is_told_why(broke: str, why: str, tmp_path: Path) -> None:
+    outputs = answered(tmp_path, "07_the_cache_bill", "choice", f"broke = {broke}")
+    assert why in error_line(outputs["check"])
+
+
+def test_the_recording_of_tutorial_7_says_that_its_cache_figures_are_a_simulation() -> None:
+    recorded = cassette("07_the_cache_bill")
+    assert "The cache figures are a simulation by Anthropic's published rules" in recorded.about
+    assert {t.start.model for t in recorded.turns} == {
+        "scripted:07_the_cache_bill.json", "scripted:claude-opus-5-5",
+    }  # fmt: skip
 
 
 @pytest.mark.kernel

@@ -23,6 +23,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,14 @@ RECORDED_AT = 1_772_010_000.0  # a fixed moment, so that recording again changes
 RECORDED_DAY = "2026-02-25 (Wednesday)"
 BEFORE = {"05_memory_second_notebook": "05_memory"}  # what has to be run in the same folder first
 LATER = {"05_memory_second_notebook": (1_772_614_800.0, "2026-03-04 (Wednesday)")}  # recorded on another day
+OTHERS = {"07_the_cache_bill": ("claude-opus-5-5",)}  # models that the same script stands in for
+CACHED = frozenset({"07_the_cache_bill"})  # whose usage has the cache figures of a simulation
 CELL_TIMEOUT_S = 60
 ABOUT = "{name}.ipynb. The replies were written by hand (scripts/{name}.json) from the numbers that the code gives."
+SIMULATED = (
+    " The cache figures are a simulation by Anthropic's published rules: entries live 5 minutes, belong to one model, "
+    "have at least 1,024 tokens and are looked for 20 blocks back; a token is a quarter of the bytes."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -209,10 +216,15 @@ def record_instead_of_replay(name: str) -> None:
         _name_no_folders(session.runner)
         session.model_name = f"scripted:{name}.json"
         _keep_notes_apart(session.model().model)
+        if name in CACHED:
+            _simulate_cache(session.model().model, clock)
+        for other in OTHERS.get(name, ()):
+            session._models[other] = replace(session.model(), name=f"scripted:{other}")
         agent.switch(session)
         agent.kernel_id = "tutorial"
         agent.chosen["mode"] = "auto"
-        agent.recorder = Recorder(path=agent.folder() / "recorded.json", about=ABOUT.format(name=name))
+        about = ABOUT.format(name=name) + (SIMULATED if name in CACHED else "")
+        agent.recorder = Recorder(path=agent.folder() / "recorded.json", about=about)
         return None
 
     commands.AGENT_COMMANDS["replay"] = recording  # type: ignore[index]
@@ -228,6 +240,26 @@ def _keep_notes_apart(model: Any) -> None:
         if notes and "about to be replaced by a note" in json.dumps(request.messages[-1].blocks[-1].get("text", "")):
             model._replies.insert(0, notes.pop(0) if len(notes) > 1 else notes[0])
         return await said(request, watch)
+
+    model.call = call
+
+
+def _simulate_cache(model: Any, clock: Any) -> None:
+    """Let each reply report what a provider's cache would have done, instead of an input that nobody cached."""
+    sys.path.insert(0, str(NOTEBOOKS.parent))
+    from nbagent.models.anthropic_body import request_bytes
+    from tests.fakes.cache import PromptCache
+    from tests.fakes.prefix import prompt_blocks
+
+    cache = PromptCache(clock=clock.monotonic)
+    said = model.call
+
+    async def call(request: Any, watch: Any) -> Any:
+        body = json.loads(request_bytes(request))
+        plan = cache.plan(body, prompt_blocks(body))
+        cache.commit(plan)
+        reply = await said(request, watch)
+        return replace(reply, usage={**reply.usage, **plan.usage.as_json()})
 
     model.call = call
 
