@@ -212,7 +212,7 @@ class NotebookAgent:
             self._shut(live)
 
     def _pending(self, live: LiveDisplay) -> Callable[[], None]:
-        return lambda: live(Notice(text=PENDING))
+        return lambda: live.at_once(Notice(text=PENDING))
 
     def _shut(self, live: LiveDisplay) -> None:
         if live.picture.items or live.picture.done is not None or live.picture.step:

@@ -29,7 +29,7 @@ def _at_once(draw: Callable[[], None]) -> None:
 class LiveDisplay:
     """A Sink that draws. One turn has one; `close` or `stop` must be called at its end, on the main thread.
 
-    `publish` and `update` are called by `draw` only, which goes through `post`. Rules for the
+    `publish` and `update` are called by `draw` only, which goes through `post` but for `at_once`. Rules for the
     caller: events of a tool's start are sent before the tool's code is posted to the main
     thread, and its end before the next thing is, so that prints stand where they belong.
     Without `update` (a terminal) each part is shown once, when it is finished. Without
@@ -68,6 +68,11 @@ class LiveDisplay:
         with self._lock:
             self._layout.add(event)
         self._ask()
+
+    def at_once(self, event: TurnEvent) -> None:
+        """Take an event and draw it on the caller's thread: for when the main thread is the one that is waited for."""
+        self(event)
+        self.draw()
 
     def draw(self) -> None:
         """Draw what is due, on the main thread."""

@@ -49,7 +49,7 @@ def _broken_body(body: bytes, fault: Fault) -> Iterable[Action]:
     yield body[: len(body) // 2]
     match fault.kind:
         case "stall":
-            yield Pause(seconds=fault.seconds)
+            yield Pause(seconds=fault.seconds, stalls=True)
             yield body[len(body) // 2 :]
         case "reset":
             yield Cut(how="reset")

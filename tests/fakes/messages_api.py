@@ -30,6 +30,7 @@ from tests.fakes.errors import Refused, error_body
 from tests.fakes.prefix import extends
 from tests.fakes.replies import (
     Fault,
+    Pace,
     Reply,
     call,
     http_error,
@@ -47,6 +48,7 @@ from tests.fakes.validation import BINDING_BETA, betas, check_headers, check_req
 __all__ = [
     "FakeMessagesAPI",
     "Fault",
+    "Pace",
     "RecordedRequest",
     "Reply",
     "call",
@@ -155,6 +157,10 @@ class FakeMessagesAPI:
 
     def __exit__(self, *exc_info: object) -> None:
         self._server.stop()
+
+    def on_stall(self, call: Callable[[Callable[[], bool]], None]) -> None:
+        """Have `call` called during each stall; see LoopbackServer."""
+        self._server.on_stall = call
 
     def enqueue(self, *replies: Reply | str) -> None:
         """Add replies to the end of the script."""

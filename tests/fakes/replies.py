@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
@@ -58,12 +59,39 @@ class Fault:
             raise ValueError(f"fault kind {self.kind!r} is unknown; use one of {', '.join(get_args(FaultKind))}")
 
 
+class Pace:
+    """How far a streamed answer comes: `deltas` at once, more when the test says so, its end after `finish` only.
+
+    So a test stops or looks in the middle of an answer however slow the machine is.
+    """
+
+    def __init__(self, deltas: int = 0) -> None:
+        self._permits = threading.Semaphore(deltas)
+        self._finish = threading.Event()
+
+    def more(self, deltas: int = 1) -> None:
+        """Let so many deltas more come."""
+        self._permits.release(deltas)
+
+    def finish(self) -> None:
+        """Let all the rest come."""
+        self._finish.set()
+
+    def lets_delta(self, timeout_s: float) -> bool:
+        """Wait for leave to send a delta; say whether it came."""
+        return self._finish.is_set() or self._permits.acquire(timeout=timeout_s)
+
+    def lets_end(self, timeout_s: float) -> bool:
+        """Wait for leave to end the answer; say whether it came."""
+        return self._finish.wait(timeout_s)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """One scripted answer.
 
     `stop_reason`: BY_CONTENT derives it; None ends a stream without message_delta and
-    message_stop. `usage` overrides single fields of the computed usage.
+    message_stop. `usage` overrides single fields of the computed usage. `pace` holds a streamed answer back.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -73,6 +101,7 @@ class Reply:
     usage: Mapping[str, Any] = field(default_factory=dict)
     delta_size_chars: int = 24
     delta_delay_s: float = 0.0
+    pace: Pace | None = None
     fault: Fault | None = None
 
     def reason(self) -> str | None:
@@ -274,7 +303,7 @@ def reply_from_json(value: object) -> Reply:
     if not isinstance(value, dict):
         raise ValueError(f"reply {json.dumps(value)}: must be a string or an object")
     options = {key: value[key] for key in value if key not in ("blocks", "fault")}
-    unknown = options.keys() - {one.name for one in fields(Reply)}
+    unknown = options.keys() - {one.name for one in fields(Reply) if one.name != "pace"}
     if unknown:
         raise ValueError(f"reply {json.dumps(value)}: unknown fields {sorted(unknown)}")
     fault = Fault(**value["fault"]) if value.get("fault") else None

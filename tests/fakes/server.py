@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import socketserver
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 
-from tests.fakes.stream import Action, Cut, Pause
+from tests.fakes.stream import Action, Cut, Gate, Pause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +35,16 @@ class Answer:
 Application = Callable[[str, str, Mapping[str, str], bytes], Answer]
 
 
+LOOK_S = 0.02  # how often one that waits looks whether the server stops or the client has gone
 NO_BODY = (204, 304)  # what followed such a head would be taken for the next answer
 
 
 class LoopbackServer(socketserver.ThreadingTCPServer):
-    """Serves an application on 127.0.0.1; `stop` ends open connections and pauses at once."""
+    """Serves an application on 127.0.0.1; `stop` ends open connections and pauses at once.
+
+    A pause ends as well when the client goes. `on_stall` is called again and again during a pause that is a fault, on
+    the thread of its connection, with a function that says whether the client is still there.
+    """
 
     allow_reuse_address = True
     daemon_threads = True
@@ -48,6 +55,7 @@ class LoopbackServer(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.application = application
         self.stopping = threading.Event()
+        self.on_stall: Callable[[Callable[[], bool]], None] = lambda client_is_there: None
         self.connections: set[socket.socket] = set()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
 
@@ -107,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
         answer = self.server.application(self.command, self.path, headers, raw)
-        self._pause(answer.wait_s)
+        self._pause(answer.wait_s, stalls=True)
         if answer.begun is not None:
             answer.begun()
         self.send_response(answer.status)
@@ -129,7 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
         for action in actions:
             match action:
                 case Pause():
-                    self._pause(action.seconds)
+                    self._pause(action.seconds, stalls=action.stalls)
+                case Gate():
+                    while not action.opens(LOOK_S):
+                        self._check_open()
                 case Cut(how="reset"):
                     self._reset()
                 case Cut():
@@ -138,9 +149,26 @@ class _Handler(BaseHTTPRequestHandler):
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(action), action))
         self.wfile.write(b"0\r\n\r\n")
 
-    def _pause(self, seconds: float) -> None:
-        if seconds and self.server.stopping.wait(seconds):
+    def _pause(self, seconds: float, *, stalls: bool) -> None:
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            self._check_open()
+            if stalls:
+                self.server.on_stall(self._client_is_there)
+            self.server.stopping.wait(min(left, LOOK_S))
+
+    def _check_open(self) -> None:
+        if self.server.stopping.is_set():
             raise ConnectionAbortedError("the server stops")
+        if not self._client_is_there():
+            raise ConnectionAbortedError("the client has gone")
+
+    def _client_is_there(self) -> bool:
+        try:
+            readable, _, _ = select.select([self.connection], [], [], 0)
+            return not readable or self.connection.recv(1, socket.MSG_PEEK) != b""
+        except (OSError, ValueError):
+            return False
 
     def _reset(self) -> None:
         """Close without linger, which sends RST in place of FIN."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,9 +14,17 @@ JSON = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Wait."""
+    """Wait. `stalls` says that it is a fault, not the pace of the answer."""
 
     seconds: float
+    stalls: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """Wait until `opens`, which waits itself for so many seconds, says that it is open."""
+
+    opens: Callable[[float], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +34,7 @@ class Cut:
     how: Literal["reset", "end"]
 
 
-Action = bytes | Pause | Cut
+Action = bytes | Pause | Gate | Cut
 
 
 def tool_json(tool_input: object) -> str:
@@ -118,7 +126,7 @@ def _pieces(content: str, size: int) -> Iterator[str]:
 
 
 def actions(message: JSON, reply: Reply) -> Iterator[Action]:
-    """Yield what the server does to stream a message: bytes to send, pauses, a cut."""
+    """Yield what the server does to stream a message: bytes to send, pauses, gates, a cut."""
     if reply.fault is not None and reply.fault.kind == "split_bytes":
         whole = b"".join(action for action in _actions(message, reply) if isinstance(action, bytes))
         step = max(1, reply.fault.count)
@@ -152,6 +160,10 @@ def _actions(message: JSON, reply: Reply) -> Iterator[Action]:
             deltas += 1
             if reply.delta_delay_s:
                 yield Pause(seconds=reply.delta_delay_s)
+            if reply.pace is not None:
+                yield Gate(opens=reply.pace.lets_delta)
+        elif event["type"] == "message_delta" and reply.pace is not None:
+            yield Gate(opens=reply.pace.lets_end)
         yield frame(event, newline)
 
 
@@ -164,7 +176,7 @@ def _strike(fault: Fault, event: JSON) -> Iterator[Action]:
     """Yield what a fault puts in front of `event`, or in its place; a Cut ends the stream."""
     match fault.kind:
         case "stall":
-            yield Pause(seconds=fault.seconds)
+            yield Pause(seconds=fault.seconds, stalls=True)
         case "reset":
             yield Cut(how="reset")
         case "eof":

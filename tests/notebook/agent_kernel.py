@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.messages_api import FakeMessagesAPI
-from tests.notebook.kernel_harness import Kernel, Result
+from tests.notebook.kernel_harness import LAST, Kernel, Ran, Result
+from tests.patience import HANG_S, LOOK_S, until
 
 _CLEAR = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "JPY_SESSION_NAME", "NBAGENT_SESSION", "NBAGENT_TOOLS__ALLOW",
@@ -41,34 +42,36 @@ class AgentKernel(Kernel):
         values = {"NBAGENT_HOME": str(folder / "home"), "NBAGENT_MODE": "auto", "NBAGENT_OFFLINE": "1", **env}
         if fake is not None:
             values |= {"ANTHROPIC_BASE_URL": fake.base_url, "ANTHROPIC_API_KEY": "x"}
-        begun = self.run(_BEGIN.format(clear=_CLEAR, folder=str(folder), env=values), timeout_s=60)
+        begun = self.run(_BEGIN.format(clear=_CLEAR, folder=str(folder), env=values))
         assert begun.status == "ok", begun.reply
         if not load:
             return begun
-        loaded = self.run("%load_ext nbagent", timeout_s=60)
+        loaded = self.run("%load_ext nbagent")
         assert loaded.status == "ok", shown(loaded)
         return loaded
 
     def restart(self) -> None:
         """Restart the process, as the button does."""
         self.manager.restart_kernel(now=True)
-        self.client.wait_for_ready(timeout=60)
+        self.ready()
 
     def kill(self) -> None:
-        """End the process as the out-of-memory killer does."""
+        """End the process as the out-of-memory killer does, and wait until it has."""
         os.kill(self.pid(), signal.SIGKILL)
+        until(lambda: not self.alive())
 
     def pid(self) -> int:
         return int(self.manager.provisioner.pid)
 
-    def run_all(self, cells: list[tuple[str, str | None]], timeout_s: float = 60) -> list[Result]:
+    def run_all(self, cells: list[tuple[str, str | None]]) -> list[Result]:
         """Send all cells (source, id) at once, as Run All does; return what each brought."""
         found = {self.send(source, cell_id=cell_id): Result() for source, cell_id in cells}
+        LAST.extend(Ran(source, result) for (source, _), result in zip(cells, found.values(), strict=True))
         idle: set[str] = set()
-        ends = time.monotonic() + timeout_s
+        ends = time.monotonic() + HANG_S
         while len(idle) < len(found) or not all(r.reply for r in found.values()):
-            assert time.monotonic() < ends, [r.kinds() for r in found.values()]
-            for message in self._arrived(self.client.iopub_channel, 0.01):
+            self._check(ends, lambda: "\n".join(r.told() for r in found.values()))
+            for message in self._arrived(self.client.iopub_channel, LOOK_S):
                 owner = message["parent_header"].get("msg_id")
                 if owner not in found:
                     continue
@@ -89,7 +92,7 @@ class AgentKernel(Kernel):
 
     def complete(self, code: str) -> list[str]:
         """Return what Tab offers at the end of `code`, as whole lines."""
-        reply = self.client.complete(code, reply=True, timeout=20)["content"]
+        reply = self.client.complete(code, reply=True, timeout=HANG_S)["content"]
         return [code[: reply["cursor_start"]] + m + code[reply["cursor_end"] :] for m in reply["matches"]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +11,8 @@ from jupyter_client.blocking.client import BlockingKernelClient
 
 from nbagent.notebook.panel.comms import TARGET
 from nbagent.notebook.panel.deltas import merged
-from tests.notebook.kernel_harness import Kernel
-
-WAIT_S = 20
+from tests.notebook.kernel_harness import Kernel, wait_for_ready
+from tests.patience import HANG_S, LOOK_S
 
 
 class PanelClient:
@@ -24,12 +22,11 @@ class PanelClient:
         self.client = BlockingKernelClient(connection_file=kernel.manager.connection_file)  # a session of its own
         self.client.load_connection_file()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        wait_for_ready(self.client, kernel.alive)
         self.subshell_id = self._make_subshell() if subshell else None
         self.approvals, self.pongs = approvals, pongs
         self.comm_id = ""
         self.messages: list[dict[str, Any]] = []
-        self.times: list[float] = []
         self.parts: dict[str, Any] = {}
         self.closed = False
         self._number = 0
@@ -38,7 +35,7 @@ class PanelClient:
         self.client.stop_channels()
 
     def _make_subshell(self) -> str:
-        info = self.client.kernel_info(reply=True, timeout=WAIT_S)["content"]
+        info = self.client.kernel_info(reply=True, timeout=HANG_S)["content"]
         if "kernel subshells" not in info.get("supported_features", ()):
             self.close()
             pytest.skip("this ipykernel has no subshells: what a panel sends waits for the cell")
@@ -46,7 +43,7 @@ class PanelClient:
         sent = session.msg("create_subshell_request")
         channel.send(sent)
         while True:
-            answer = channel.get_msg(timeout=WAIT_S)
+            answer = channel.get_msg(timeout=HANG_S)
             if answer["parent_header"].get("msg_id") == sent["header"]["msg_id"]:
                 return str(answer["content"]["subshell_id"])
 
@@ -71,7 +68,7 @@ class PanelClient:
         self.post({"kind": "command", "id": command_id, "name": name, **fields})
         return command_id
 
-    def reply(self, command_id: str, *, number: int = 1, timeout_s: float = WAIT_S) -> dict[str, Any]:
+    def reply(self, command_id: str, *, number: int = 1) -> dict[str, Any]:
         """Return the first (or second) reply to a command."""
         seen: list[dict[str, Any]] = []
 
@@ -80,7 +77,7 @@ class PanelClient:
                 seen.append(message)
             return len(seen) == number
 
-        return self.wait(is_it, timeout_s=timeout_s)
+        return self.wait(is_it)
 
     def ask(self, name: str, **fields: Any) -> dict[str, Any]:
         """Send a command and return its first reply."""
@@ -88,35 +85,40 @@ class PanelClient:
 
     # ------------------------------------------------------------ receiving
 
-    def wait(self, wanted: Callable[[dict[str, Any]], bool], timeout_s: float = WAIT_S) -> dict[str, Any]:
+    def wait(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Return the first message, of those that came before too, for which `wanted` is true."""
-        looked, ends = 0, time.monotonic() + timeout_s
+        looked, ends = 0, time.monotonic() + HANG_S
         while True:
             while looked < len(self.messages):
                 message = self.messages[looked]
                 looked += 1
                 if wanted(message):
                     return message
-            assert time.monotonic() < ends, [m.get("kind") for m in self.messages[-20:]]
-            self.read(0.05)
+            assert time.monotonic() < ends, f"it never came; last came {self.messages[-5:]}"
+            self.read()
 
-    def until(self, holds: Callable[[dict[str, Any]], bool], timeout_s: float = WAIT_S) -> dict[str, Any]:
+    def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Read until the state holds what is wanted; return its parts."""
-        ends = time.monotonic() + timeout_s
+        ends = time.monotonic() + HANG_S
         while not (self.parts and holds(self.parts)):
             assert time.monotonic() < ends, self.parts
-            self.read(0.05)
+            self.read()
         return self.parts
 
-    def read(self, for_s: float) -> None:
-        """Take what comes for so long."""
-        ends = time.monotonic() + for_s
-        while (left := ends - time.monotonic()) > 0:
-            try:
-                message = self.client.iopub_channel.get_msg(timeout=left)
-            except queue.Empty:
-                return
+    def read(self) -> None:
+        """Take what comes now, or in a moment."""
+        for message in Kernel._arrived(self.client.iopub_channel, LOOK_S):
             self._take(message)
+
+    def read_all(self) -> None:
+        """Take what the kernel published up to now: until it is idle again after a question."""
+        asked, ends, idle = self.client.kernel_info(), time.monotonic() + HANG_S, False
+        while not idle:
+            assert time.monotonic() < ends, "the kernel does not answer"
+            for message in Kernel._arrived(self.client.iopub_channel, LOOK_S):
+                mine = message["parent_header"].get("msg_id") == asked
+                idle = idle or (mine and message["content"].get("execution_state") == "idle")
+                self._take(message)
 
     def _take(self, message: dict[str, Any]) -> None:
         content = message["content"]
@@ -129,7 +131,6 @@ class PanelClient:
             return
         data = content["data"]
         self.messages.append(data)
-        self.times.append(time.monotonic())
         if data["kind"] == "snapshot":
             self.parts = data["parts"]
         elif data["kind"] == "delta":

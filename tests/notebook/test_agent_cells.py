@@ -148,7 +148,7 @@ def test_prints_figures_and_an_exception_of_the_agents_code(kernel: AgentKernel,
     code = "import matplotlib.pyplot as plt\nprint('before')\nplt.plot([1, 2])\n1/0"
     with FakeMessagesAPI([runs(code), "It fails."]) as fake:
         kernel.begin(tmp_path, fake)
-        kernel.run("%matplotlib inline", timeout_s=60)
+        kernel.run("%matplotlib inline")
         result, after = kernel.run_all([(agent("plot"), "a"), ("print('goes on')", "b")])
         assert result.status == "ok"
         assert result.of("error") == []

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.messages_api import FakeMessagesAPI, Reply, call, http_error, reply, thinking
+from tests.fakes.messages_api import FakeMessagesAPI, Pace, Reply, call, http_error, reply, thinking
 from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, texts
+from tests.patience import until
 
 pytestmark = pytest.mark.kernel
 
@@ -164,10 +165,13 @@ def test_a_note_that_cannot_be_used_changes_nothing(
 
 
 def test_a_compaction_that_is_stopped_is_a_stopped_cell(kernel: AgentKernel, tmp_path: Path) -> None:
-    with FakeMessagesAPI(worker(lambda: reply(NOTE * 20, delta_delay_s=0.2))) as fake:
+    with FakeMessagesAPI(worker(lambda: reply(NOTE * 20, pace=Pace(5)))) as fake:
         conversation(kernel, tmp_path, fake)
-        size = used(kernel)
-        stopped = kernel.run("print('begun', flush=True)\n%context compact", stop_at="begun", stop_after_s=1.5)
+        size, before = used(kernel), len(fake.requests)
+        cell = kernel.send("%context compact")
+        until(lambda: len(fake.requests) > before)
+        kernel.stop()
+        stopped = kernel.finish(cell)
         assert error_line(stopped) == "Stopped; nothing was changed."
         assert used(kernel) == size
 

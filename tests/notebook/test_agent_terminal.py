@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.notebook.kernel_harness import ROOT
+from tests.patience import HANG_S
 
 pytestmark = pytest.mark.kernel
 
@@ -43,7 +44,7 @@ def test_a_script_runs_turns(tmp_path: Path) -> None:
         "import nbagent\nprint(nbagent.ask('and?', show=False).text)\n%agent log\n"
     )
     command = [sys.executable, "-m", "IPython", "--no-banner", "s.ipy"]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, input="")
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=HANG_S, input="")
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     assert lines[1:5] == ["Look.", "x is 42", "[python x = 6 * 7 (+1 line)] ok", "**x** is 42."], (
         done.stdout + done.stderr
@@ -54,7 +55,7 @@ def test_a_script_runs_turns(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminal")
 def test_a_terminal_shows_turns_asks_and_stops(tmp_path: Path) -> None:
-    sleeps = {"code": "import time\nprint('GO', flush=True)\ntime.sleep(30)"}
+    sleeps = {"code": "import time\nprint('GO', flush=True)\ntime.sleep(3600)"}
     env = start(tmp_path, reply("Look.", {"code": "x = 42"}), reply("It is **42**."), reply(sleeps), reply("Resumed."))
     terminal = Terminal(tmp_path, env)
     try:
@@ -64,9 +65,7 @@ def test_a_terminal_shows_turns_asks_and_stops(tmp_path: Path) -> None:
         assert "x = 42" in asked
         assert "It is **42**." in terminal.type("y\n", "In [3]: ")
         terminal.type("%%agent\nwait\n\n\n", "GO\r\n")
-        began = time.monotonic()
         stopped = terminal.type("\x03", "In [4]: ")
-        assert time.monotonic() - began < 1
         assert "Stopped in step 1." in stopped
         assert "Traceback" not in stopped
         assert "Resumed." in terminal.type("%agent resume\n", "In [5]: ")
@@ -111,11 +110,12 @@ class Terminal:
         os.write(self._fd, text.encode())
         return self.read(until)
 
-    def read(self, until: str, timeout_s: float = 30) -> str:
+    def read(self, until: str) -> str:
         """Return what is written up to `until`."""
-        seen, ends = "", time.monotonic() + timeout_s
+        seen, ends = "", time.monotonic() + HANG_S
         while until not in seen:
-            assert time.monotonic() < ends, seen
+            assert time.monotonic() < ends, f"{until!r} never came after {seen!r}"
+            assert self.process.poll() is None, f"it has ended; {until!r} never came after {seen!r}"
             try:
                 seen += os.read(self._fd, 65_536).decode(errors="replace")
             except BlockingIOError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.fakes.messages_api import FakeMessagesAPI, call, http_error, reply
 from tests.notebook.agent_kernel import AgentKernel, agent, error_line, results, running, sent, shown, states, texts
+from tests.patience import until
 
 pytestmark = pytest.mark.kernel
 
@@ -188,12 +188,8 @@ def test_a_killed_kernel_loses_nothing(kernel: AgentKernel, tmp_path: Path) -> N
         kernel.begin(tmp_path, fake, **env)
         kernel.run("import os, time")
         kernel.send(agent("go"), cell_id="a")
-        ends = time.monotonic() + 30
-        while not (tmp_path / "began").exists():
-            assert time.monotonic() < ends
-            time.sleep(0.05)
+        until((tmp_path / "began").exists)
         kernel.kill()
-        time.sleep(0.3)
         kernel.restart()
         assert "1 turn" in shown(kernel.begin(tmp_path, fake, **env))
         assert "broken off" in shown(kernel.run("%agent log"))
@@ -214,10 +210,7 @@ def test_a_killed_kernel_does_not_keep_the_next_cell_from_running(kernel: AgentK
     with FakeMessagesAPI([reply("Begin.", python("import os; os.kill(os.getpid(), 9)")), "next"]) as fake:
         kernel.begin(tmp_path, fake, NBAGENT_TOOLS__ALLOW="python", **env)
         kernel.send(agent("go"), cell_id="a")
-        ends = time.monotonic() + 30
-        while kernel.manager.is_alive():
-            assert time.monotonic() < ends
-            time.sleep(0.05)
+        until(lambda: not kernel.alive())
         kernel.restart()
         kernel.begin(tmp_path, fake, **env)
         assert kernel.run(agent("other"), cell_id="b").status == "ok"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.notebook.kernel_harness import Kernel, Result
+from nbagent.notebook import host
+from tests.notebook.kernel_harness import Kernel, Result, native_code
+from tests.patience import FOREVER_S, until
 
 pytestmark = pytest.mark.kernel
+SLEEP = f"await asyncio.sleep({FOREVER_S})"
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +27,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
 @pytest.fixture
 def kernel(shared: Kernel) -> Iterator[Kernel]:
     """The kernel, alive and with its own SIGINT handler before and after each test."""
-    shared.run("EV.clear()")
+    shared.run("EV.clear(); PRESSED.clear()")
     yield shared
-    after = shared.run("import signal; print(signal.getsignal(signal.SIGINT), 1 + 1)", timeout_s=10)
+    after = shared.run("import signal; print(signal.getsignal(signal.SIGINT), 1 + 1)")
     assert "default_int_handler" in after.stream()
     assert after.stream().strip().endswith("2")
 
@@ -47,13 +49,12 @@ def events(kernel: Kernel) -> list[object]:
     return found
 
 
-def assert_stopped(result: Result, text: str = "Stopped by test.", within_s: float = 0.5) -> None:
+def assert_stopped(result: Result, text: str = "Stopped by test.") -> None:
+    """Whatever ran would have gone on for an hour, and clean-up is waited for without end (`sitecustomize`)."""
     assert result.status == "error", result.reply
     assert (result.reply["ename"], result.reply["evalue"]) == ("TurnStopped", text)
     assert result.reply["traceback"] == [text]
     assert [m["content"]["traceback"] for m in result.of("error")] == [[text]]
-    assert result.stop_latency_s is not None
-    assert result.stop_latency_s < within_s
 
 
 # ---------------------------------------------------------------------- output
@@ -91,8 +92,8 @@ def test_output_of_new_threads_children_and_old_log_handlers_is_captured(kernel:
 def test_figures_of_inner_code_appear_between_its_prints(kernel: Kernel) -> None:
     source = "import matplotlib.pyplot as plt; plt.plot([1, 2]); print('one')"
     body = f"o = {code(source)}\nEV.append([sorted(d.bundle) for d in o.displays])\n{code('print(2)')}"
-    kernel.run("import matplotlib.pyplot", timeout_s=60)
-    result = kernel.run(turn(body), timeout_s=60)
+    kernel.run("import matplotlib.pyplot")
+    result = kernel.run(turn(body))
     kinds = [k for k in result.kinds() if k != "execute_result"]
     assert kinds == ["stream", "display_data", "stream"]
     assert events(kernel) == [["image/png", "text/plain"]] or events(kernel) == [[["image/png", "text/plain"]]]
@@ -191,24 +192,26 @@ def test_the_engine_goes_on_while_inner_code_blocks(kernel: Kernel) -> None:
     body = f"""
         async def tick():
             while True:
-                EV.append(1); await asyncio.sleep(.02)
+                EV.append(1); await asyncio.sleep(.01)
         t = asyncio.create_task(tick())
-        {code("import time; time.sleep(.4)")}
+        {code("import time" + chr(10) + "while len(EV) < 8: time.sleep(.01)" + chr(10) + "EV.append('seen')")}
         t.cancel()
     """
     kernel.run(turn(body))
-    assert len(events(kernel)) > 8
+    assert "seen" in events(kernel)
 
 
 def test_displays_are_updated_while_inner_code_awaits(kernel: Kernel) -> None:
-    body = """
+    source = "import asyncio; EV.append('begun')\nwhile 'shown' not in EV: await asyncio.sleep(.01)\nEV.append('ended')"
+    body = f"""
         await show('a', update=False)
-        t = asyncio.create_task(kernel.run_code("import asyncio; await asyncio.sleep(.5)", label='1'))
-        began = time.monotonic(); await asyncio.sleep(.05); await show('b')
-        EV.append(time.monotonic() - began); await t
+        t = asyncio.create_task(kernel.run_code({source!r}, label='1'))
+        while 'begun' not in EV: await asyncio.sleep(.01)
+        await show('b')
+        EV.append('shown'); await t
     """
     kernel.run(turn(body))
-    assert events(kernel)[0] < 0.3  # type: ignore[operator]
+    assert events(kernel) == ["begun", "shown", "ended"]
 
 
 @pytest.mark.parametrize("first", ["%%time\n%%agent", "%%capture out\n%%agent"])
@@ -219,10 +222,8 @@ def test_a_turn_works_inside_other_magics(kernel: Kernel, first: str) -> None:
 
 
 def test_stop_works_inside_time(kernel: Kernel) -> None:
-    result = kernel.run(turn("print('GO', flush=True)\nawait asyncio.sleep(20)", first="%%time\n%%agent"), stop_at="GO")
+    result = kernel.run(turn(f"print('GO', flush=True)\n{SLEEP}", first="%%time\n%%agent"), stop_at="GO")
     assert result.status == "error"
-    assert result.stop_latency_s is not None
-    assert result.stop_latency_s < 0.5
 
 
 # ---------------------------------------------------------------------- state that is kept
@@ -273,7 +274,6 @@ def test_cells_of_the_person_are_tracked_and_the_agents_are_not(kernel: Kernel) 
 def test_variables_and_summaries(kernel: Kernel) -> None:
     kernel.run(
         "import pandas as pd; df = pd.DataFrame({'a': [1, None], 'b': list('xy')}); api_key = 'k' * 30; _x = 1",
-        timeout_s=60,
     )
     body = """
         EV.append([v.name for v in await kernel.variables() if v.name in ('df', 'api_key', 'pd', '_x', 'In', 'exit', 'open')])
@@ -297,15 +297,15 @@ def test_ask_is_answered_by_the_person_or_by_nobody(kernel: Kernel) -> None:
 
 # ---------------------------------------------------------------------- stop
 def test_stop_while_waiting_for_the_model(kernel: Kernel) -> None:
-    assert_stopped(kernel.run(turn("print('GO', flush=True)\nawait asyncio.sleep(20)"), stop_at="GO"))
+    assert_stopped(kernel.run(turn(f"print('GO', flush=True)\n{SLEEP}"), stop_at="GO"))
 
 
 @pytest.mark.parametrize(
     "source",
     [
         "print('GO', flush=True)\nwhile True: pass",
-        "import time; print('GO', flush=True); time.sleep(20)",
-        "import asyncio; print('GO', flush=True); await asyncio.sleep(20)",
+        f"import time; print('GO', flush=True); time.sleep({FOREVER_S})",
+        f"import asyncio; print('GO', flush=True); {SLEEP}",
         "import asyncio; await asyncio.sleep(0); print('GO', flush=True)\nwhile True: pass",
         "import asyncio\nasync def f():\n    print('GO', flush=True)\n    while True: pass\nawait asyncio.gather(f(), asyncio.sleep(9))",
         "while True: print('GO ' * 20)",
@@ -327,17 +327,16 @@ def test_stop_in_a_question(kernel: Kernel) -> None:
 
 
 def test_queued_cells_do_not_run_after_stop(kernel: Kernel) -> None:
-    first = kernel.send(turn("print('GO', flush=True)\nawait asyncio.sleep(20)"))
+    first = kernel.send(turn(f"print('GO', flush=True)\n{SLEEP}"))
     second = kernel.send("print('must not run')")
-    assert_stopped(kernel.finish(first, stop_at="GO", pauses=[0.1]))
+    assert_stopped(kernel.finish(first, at=[("GO", kernel.stop)]))
     assert kernel.reply_to(second)["status"] in ("aborted", "error")
-    time.sleep(0.3)  # the kernel aborts what comes within 0.1 s of the error, also the next test's cell
 
 
 def test_what_the_body_says_after_stop_is_what_the_cell_shows(kernel: Kernel) -> None:
-    body = """
+    body = f"""
         try:
-            print('GO', flush=True); await asyncio.sleep(20)
+            print('GO', flush=True); {SLEEP}
         except asyncio.CancelledError:
             await asyncio.sleep(.05); await show('kept', update=False); EV.append('clean')
             raise TurnStopped('Stopped after step 2.') from None
@@ -349,94 +348,109 @@ def test_what_the_body_says_after_stop_is_what_the_cell_shows(kernel: Kernel) ->
 
 
 def test_a_body_that_returns_after_stop_gives_its_value(kernel: Kernel) -> None:
-    body = (
-        "try:\n    print('GO', flush=True); await asyncio.sleep(20)\nexcept asyncio.CancelledError:\n    return 'kept'"
-    )
+    body = f"try:\n    print('GO', flush=True); {SLEEP}\nexcept asyncio.CancelledError:\n    return 'kept'"
     result = kernel.run(turn(body), stop_at="GO")
     assert result.status == "ok"
     assert result.of("execute_result")[0]["content"]["data"]["text/plain"] == "'kept'"
 
 
 def test_a_second_stop_does_not_cut_the_clean_up(kernel: Kernel) -> None:
-    body = """
+    """Neither on the engine nor on the cell's thread; each press has arrived before the clean-up goes on."""
+    body = f"""
+        def last():
+            print('FOURTH', flush=True)
+            while len(PRESSED) < 4: time.sleep(.01)
         try:
-            print('GO', flush=True); await asyncio.sleep(20)
+            print('FIRST', flush=True); {SLEEP}
         finally:
-            for i in range(10): await asyncio.sleep(.05)
-            await jobs.on_main(time.sleep, .3); EV.append('clean')
+            for number, word in ((2, 'SECOND'), (3, 'THIRD')):
+                print(word, flush=True)
+                while len(PRESSED) < number: await asyncio.sleep(.01)
+            await jobs.on_main(last); EV.append('clean')
     """
-    result = kernel.run(turn(body), stop_at="GO", again_after_s=[0.1, 0.2, 0.4])
-    assert_stopped(result, within_s=1.5)
+    result = kernel.run(turn(body), stop_at=["FIRST", "SECOND", "THIRD", "FOURTH"])
+    assert_stopped(result)
     assert events(kernel) == ["clean"]
 
 
-def test_clean_up_is_waited_for_three_seconds_at_most(kernel: Kernel) -> None:
-    body = "try:\n    print('GO', flush=True); await asyncio.sleep(20)\nfinally:\n    await asyncio.sleep(8)"
-    result = kernel.run(turn(body), stop_at="GO")
-    assert_stopped(result, within_s=4)
-    assert (result.stop_latency_s or 0) > 2.5
+def test_a_clean_up_without_end_is_given_up(kernel: Kernel) -> None:
+    body = f"""
+        host.CLEANUP_S, patient = .1, host.CLEANUP_S
+        try:
+            print('GO', flush=True); {SLEEP}
+        finally:
+            try: {SLEEP}
+            finally: host.CLEANUP_S = patient; EV.append('cut')
+    """
+    assert_stopped(kernel.run(turn(body), stop_at="GO"))
+    until(lambda: events(kernel) == ["cut"])
+    assert host.CLEANUP_S == 3.0  # what a person is asked to wait
 
 
 def test_code_that_swallows_a_stop_ends_at_the_next(kernel: Kernel) -> None:
-    source = (
-        "import time\ntry:\n    print('GO', flush=True); time.sleep(20)\nexcept KeyboardInterrupt: pass\ntime.sleep(20)"
-    )
-    result = kernel.run(turn(code(source)), stop_at="GO", again_after_s=[0.8])
-    assert_stopped(result, within_s=1.3)
+    source = f"""
+        import time
+        try:
+            print('GO', flush=True); time.sleep({FOREVER_S})
+        except KeyboardInterrupt: pass
+        while 'pending' not in EV: time.sleep(.01)
+        print('AGAIN', flush=True)
+        time.sleep({FOREVER_S})
+    """
+    assert_stopped(kernel.run(turn(code(source)), stop_at=["GO", "AGAIN"]))
     assert events(kernel) == ["pending"]
 
 
 def test_the_display_is_told_when_native_code_delays_the_stop(kernel: Kernel) -> None:
-    source = "import hashlib; print('GO', flush=True); hashlib.pbkdf2_hmac('sha256', b'', b'', 4_000_000); print('NATIVE ENDED')"
-    result = kernel.run(turn(code(source)), stop_at="GO")
-    assert_stopped(result, within_s=20)
+    result = kernel.run(turn(code(native_code("'pending' in EV"))), stop_at="GO")
+    assert_stopped(result)
     assert "NATIVE ENDED" not in result.stream()
     assert events(kernel) == ["pending"]
 
 
 def test_native_code_that_holds_the_lock_ends_first(kernel: Kernel) -> None:
     # several calls: while one runs, nothing else does, and "GO" could not be told before the only one ends
-    result = kernel.run(turn(code("print('GO', flush=True); [sum(range(50_000_000)) for _ in range(8)]; print('after')")), stop_at="GO")
-    assert_stopped(result, within_s=10)
-    assert "after" not in result.stream()
+    result = kernel.run(turn(code("print('GO', flush=True)\nwhile True: sum(range(10_000_000))")), stop_at="GO")
+    assert_stopped(result)
 
 
 def test_a_timeout_of_the_caller_interrupts_the_code_and_the_turn_goes_on(kernel: Kernel) -> None:
-    body = """
-        for source in ("import time; time.sleep(20)", "while True: pass", "import asyncio; await asyncio.sleep(20)"):
-            try: await asyncio.wait_for(kernel.run_code(source, label='1'), .2)
-            except TimeoutError: EV.append('timeout')
-        o = await kernel.run_code("print('goes on')", label='2'); EV.append(o.stdout)
+    body = f"""
+        for source in ("import time; time.sleep({FOREVER_S})", "while True: pass", "import asyncio; {SLEEP}"):
+            EV.clear()
+            running = asyncio.create_task(kernel.run_code("EV.append('begun')\\n" + source, label='1'))
+            while not EV: await asyncio.sleep(.01)
+            try: await asyncio.wait_for(running, .01)
+            except TimeoutError: ENDED.append('timeout')
+        o = await kernel.run_code("print('goes on')", label='2'); ENDED.append(o.stdout)
+        EV[:] = ENDED
     """
-    result = kernel.run(turn(body))
+    result = kernel.run(turn("ENDED = []\n" + textwrap.dedent(body)))
     assert (result.status, events(kernel)) == ("ok", ["timeout"] * 3 + ["goes on\n"])
-    assert result.duration_s < 2
 
 
 def test_agent_code_cannot_take_the_stop_away(kernel: Kernel) -> None:
-    body = f"{code('import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);')}\nprint('GO', flush=True)\nawait asyncio.sleep(20)"
+    body = f"{code('import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);')}\nprint('GO', flush=True)\n{SLEEP}"
     assert_stopped(kernel.run(turn(body), stop_at="GO"))
 
 
 def test_the_kernel_survives_many_stops(kernel: Kernel) -> None:
     for _ in range(5):
-        assert_stopped(
-            kernel.run(turn(code("print('GO', flush=True)\nwhile True: pass")), stop_at="GO", stop_after_s=0.02)
-        )
+        assert_stopped(kernel.run(turn(code("print('GO', flush=True)\nwhile True: pass")), stop_at="GO"))
         assert kernel.run("1 + 1").of("execute_result")
 
 
 def test_jobs_of_tasks_that_outlive_the_cell_are_refused(kernel: Kernel) -> None:
     body = """
         async def late():
-            await asyncio.sleep(.1)
+            while 'ended' not in EV: await asyncio.sleep(.01)
             try: await jobs.on_main(print, 'late')
             except Exception as e: EV.append(type(e).__name__)
         engine.late = asyncio.create_task(late())
     """
     kernel.run(turn(body))
-    kernel.run("import time; time.sleep(.3)")
-    assert events(kernel) == ["CellEnded"]
+    kernel.run("import time; EV.append('ended')\nwhile len(EV) < 2: time.sleep(.01)")
+    assert events(kernel) == ["ended", "CellEnded"]
 
 
 # ---------------------------------------------------------------------- comms
@@ -444,18 +458,16 @@ def test_a_comm_message_during_a_cell_does_not_lose_its_figure(kernel: Kernel) -
     kernel.run(
         "import comm, host_magic; C = comm.create_comm(target_name='t'); host_magic.free_comm(C)\n"
         "C.on_msg(lambda m: EV.append('message'))\nimport asyncio, matplotlib.pyplot as plt",
-        timeout_s=60,
     )
     comm_id = kernel.run("print(C.comm_id)").stream().strip()
     message = kernel.client.session.msg("comm_msg", {"comm_id": comm_id, "data": {}})
     result = kernel.run(
         "plt.plot([1, 2]); print('GO', flush=True); await asyncio.sleep(.5); print(len(plt.gca().lines))",
-        stop_at="GO",
-        on_marker=lambda: kernel.client.shell_channel.send(message),
+        at=[("GO", lambda: kernel.client.shell_channel.send(message))],
     )
     assert result.stream().split() == ["GO", "1"]
     assert len(result.of("display_data")) == 1
-    assert events(kernel) == ["message"]
+    until(lambda: events(kernel) == ["message"])
 
 
 def test_unloading_leaves_no_transformer_and_no_thread(kernel: Kernel) -> None:

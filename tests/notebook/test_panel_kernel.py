@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,14 +11,24 @@ from typing import Any
 import pytest
 
 from nbagent.notebook.panel.deltas import MAX_DELTA_BYTES, size_bytes
-from tests.fakes.messages_api import FakeMessagesAPI, call, reply
+from tests.fakes.messages_api import FakeMessagesAPI, Pace, Reply, call, reply
 from tests.fakes.replies import stall_before_headers
 from tests.notebook.agent_kernel import AgentKernel, agent, error_line, running, sent, shown, texts
 from tests.notebook.kernel_harness import Result
 from tests.notebook.panel_client import PanelClient
+from tests.patience import FOREVER_S, HANG_S, until
 
 pytestmark = pytest.mark.kernel
-SLOW = reply("word " * 120, delta_delay_s=0.03)
+
+
+def endless() -> Reply:
+    """An answer that begins, and comes to no end before it is stopped."""
+    return reply("word " * 120, pace=Pace(10))
+
+
+def waits_for(name: str) -> str:
+    """Code of the agent that goes on when there is a file `name`."""
+    return f"import os, time\nwhile not os.path.exists({name!r}): time.sleep(.01)"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +61,8 @@ class Running:
         return self._thread.is_alive()
 
     def result(self) -> Result:
-        self._thread.join(60)
+        self._thread.join(HANG_S + 30)
+        assert self._found, "the cell did not end, see the thread's error"
         return self._found[0]
 
 
@@ -71,7 +81,7 @@ def test_a_front_end_that_cannot_answer_gets_no_comm(kernel: AgentKernel, tmp_pa
         kernel.begin(tmp_path, load=False)
         loaded = kernel.run("%load_ext nbagent", allow_stdin=False)
         assert loaded.of("comm_open") == []
-        panel.read(0.2)
+        panel.read_all()
         assert panel.messages == []
         later = kernel.run("1")  # a person's front end comes to this kernel
         assert later.status == "ok"
@@ -94,20 +104,21 @@ def test_an_older_panel_gets_one_line_and_cells_go_on(kernel: AgentKernel, tmp_p
 
 
 def test_the_gauge_moves_while_text_streams_and_within_the_limits(kernel: AgentKernel, tmp_path: Path) -> None:
-    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([reply("word " * 2_000, delta_delay_s=0.005)]) as fake:
+    pace = Pace(100)
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([reply("word " * 2_000, pace=pace)]) as fake:
         kernel.begin(tmp_path, fake, NBAGENT_WINDOW_TOKENS="20000")
         panel.hello()
         cell = Running(kernel, agent("hi"))
         panel.until(lambda p: p["turn"]["status"] == "running")
         panel.until(lambda p: p["turn"]["delivers"])
-        figures = set()
-        while cell.runs:
-            panel.read(0.05)
-            if panel.parts["turn"]["status"] == "running":
-                figures.add(panel.parts["gauge"]["used_tokens"])
+        figures = [0]
+        for _ in range(4):
+            figures.append(panel.until(lambda p: p["gauge"]["used_tokens"] > figures[-1])["gauge"]["used_tokens"])
+            pace.more(75)
+        assert cell.runs
+        pace.finish()
         assert cell.result().status == "ok"
         panel.until(lambda p: p["turn"]["status"] == "idle" and p["tree"]["total"] == 1)
-        assert len(figures) >= 4
         for message in panel.of("delta"):
             assert size_bytes(message) <= MAX_DELTA_BYTES
         assert [m["seq"] for m in panel.of("delta")] == list(range(1, len(panel.of("delta")) + 1))
@@ -117,7 +128,7 @@ def test_the_gauge_moves_while_text_streams_and_within_the_limits(kernel: AgentK
 
 
 def test_stop_steer_and_pages_work_beside_a_running_cell_by_subshell(kernel: AgentKernel, tmp_path: Path) -> None:
-    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([SLOW, SLOW]) as fake:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([endless()]) as fake:
         kernel.begin(tmp_path, fake)
         panel.hello()
         cell = Running(kernel, agent("one"))
@@ -138,7 +149,7 @@ def test_stop_steer_and_pages_work_beside_a_running_cell_by_subshell(kernel: Age
 
 
 def test_words_that_a_turn_did_not_hear_are_told_and_dropped_at_its_end(kernel: AgentKernel, tmp_path: Path) -> None:
-    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([SLOW, "two"]) as fake:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([endless(), "two"]) as fake:
         kernel.begin(tmp_path, fake)
         panel.hello()
         cell = Running(kernel, agent("one"))
@@ -155,13 +166,15 @@ def test_words_that_a_turn_did_not_hear_are_told_and_dropped_at_its_end(kernel: 
 
 
 def test_words_that_a_turn_heard_are_answered_again(kernel: AgentKernel, tmp_path: Path) -> None:
-    slow = reply("x", call("python", {"code": "import time; time.sleep(1)"}))
-    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([slow, "two"]) as fake:
+    held = reply("x", call("python", {"code": waits_for("told")}))
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([held, "two"]) as fake:
         kernel.begin(tmp_path, fake)
         panel.hello()
         cell = Running(kernel, agent("one"))
         panel.until(lambda p: p["turn"]["activity"].startswith("running python") and p["turn"]["delivers"])
         told = panel.command("steer", text="be brief")
+        assert panel.reply(told)["status"] == "queued"
+        (tmp_path / "told").touch()
         assert panel.reply(told, number=2)["line"] == "The agent heard it."
         assert cell.result().status == "ok"
         assert "be brief" in str(sent(fake)[-1])
@@ -179,16 +192,19 @@ def test_a_cell_that_computes_is_stopped_too(kernel: AgentKernel, tmp_path: Path
 
 
 def test_without_subshells_commands_wait_and_are_done_after_the_cell(kernel: AgentKernel, tmp_path: Path) -> None:
-    code = "import time; time.sleep(1.5)"
-    with panel_of(kernel) as panel, FakeMessagesAPI([reply("x", call("python", {"code": code})), "done"]) as fake:
+    held = reply("x", call("python", {"code": waits_for("asked")}))
+    with panel_of(kernel) as panel, FakeMessagesAPI([held, "done"]) as fake:
         kernel.begin(tmp_path, fake)
         panel.hello()
         cell = Running(kernel, f"%%time\n{agent('one')}")  # not awaited: the main thread is taken for the whole turn
-        panel.until(lambda p: p["turn"]["status"] == "running")
+        panel.until(lambda p: p["turn"]["activity"].startswith("running python"))
         page = panel.command("page", of="tree")
-        panel.read(0.5)
+        for _ in range(10):
+            panel.read()
         assert panel.of("reply") == []
         assert panel.parts["turn"]["delivers"] is False
+        assert cell.runs
+        (tmp_path / "asked").touch()
         assert cell.result().status == "ok"
         assert panel.reply(page)["result"]["rows"][0]["outcome"] == "completed"
 
@@ -245,15 +261,13 @@ def test_a_preview_is_not_applied_to_a_conversation_that_moved(kernel: AgentKern
 
 def test_a_compaction_is_stopped_and_changes_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
     turns = [reply("word " * 800) for _ in range(3)]
-    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([*turns, reply("never", fault=stall_before_headers(30)), "after"]) as fake:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([*turns, reply("never", fault=stall_before_headers(FOREVER_S)), "after"]) as fake:
         kernel.begin(tmp_path, fake, NBAGENT_WINDOW_TOKENS="20000")
         for i in range(3):
             kernel.run(agent(f"tell me {i} " + "context " * 300))
         panel.hello()
         compaction = panel.command("compact", note=None)
-        deadline = time.monotonic() + 20
-        while len(fake.requests) < 4 and time.monotonic() < deadline:
-            panel.read(0.05)
+        until(lambda: len(fake.requests) == 4)
         waiting = panel.ask("undo")
         assert (waiting["status"], waiting["line"][:33]) == ("queued", "The conversation is being compact")
         assert panel.ask("stop")["line"] == "Stopping the compaction."
@@ -319,14 +333,14 @@ def test_a_question_is_answered_by_a_button_and_not_asked_below_the_cell(kernel:
 
 def test_a_panel_that_comes_in_mid_turn_gets_the_questions_asked_from_then_on(kernel: AgentKernel, tmp_path: Path) -> None:
     code = call("python", {"code": "print(6 * 7)"})
-    script = [reply("word " * 60, call("read", {"path": "none.txt"}), delta_delay_s=0.05), reply("x", code), "done"]
+    pace = Pace(10)
+    script = [reply("word " * 60, call("read", {"path": "none.txt"}), pace=pace), reply("x", code), "done"]
     with panel_of(kernel, subshell=True, approvals=True) as panel, FakeMessagesAPI(script) as fake:
         kernel.begin(tmp_path, fake, NBAGENT_MODE="ask")
         cell = Running(kernel, agent("go"))
-        until = time.monotonic() + 20
-        while not fake.requests and time.monotonic() < until:
-            time.sleep(0.05)
+        until(lambda: fake.requests)
         assert panel.hello()["parts"]["turn"]["status"] == "running"
+        pace.finish()
         question = panel.until(lambda p: p["approval"]["approval"])["approval"]
         panel.ask("answer", approval=question["approval"], answer="y")
         result = cell.result()
@@ -342,11 +356,14 @@ def test_a_panel_that_shows_no_questions_leaves_them_below_the_cell(
     with panel_of(kernel, subshell=True, **options) as panel, FakeMessagesAPI(script) as fake:
         kernel.begin(tmp_path, fake, NBAGENT_MODE="ask")
         panel.hello()
+        limit = "import nbagent.notebook.panel.bridge as _bridge; _patient, _bridge.PONG_S = _bridge.PONG_S, .1"
+        kernel.run(limit)  # nobody answers here
         cell = Running(kernel, agent("go"), answers=["y"])
         while cell.runs:
-            panel.read(0.05)
+            panel.read()
             assert panel.parts["approval"]["approval"] == ""
         assert "42" in shown(cell.result())
+        kernel.run("_bridge.PONG_S = _patient")
 
 
 def test_stop_takes_an_open_question_away(kernel: AgentKernel, tmp_path: Path) -> None:
@@ -380,7 +397,7 @@ def test_unloading_closes_the_comm_and_ends_the_thread(kernel: AgentKernel, tmp_
         names = "sorted(t.name for t in __import__('threading').enumerate() if t.name.startswith('nbagent'))"
         assert kernel.value(names) == ["nbagent-panel"]
         kernel.run("%unload_ext nbagent")
-        panel.read(0.3)
+        panel.read_all()
         assert panel.closed
         assert kernel.value(names) == []
 
@@ -412,7 +429,7 @@ def test_a_message_that_is_none_of_ours_is_answered_with_a_line_or_passed_over(k
 def test_memory_is_searched_and_read_beside_a_running_cell(kernel: AgentKernel, tmp_path: Path) -> None:
     (tmp_path / ".nbagent/memory").mkdir(parents=True)
     (tmp_path / ".nbagent/memory/ports.md").write_text("# Ports\n\nThe database listens on port 5433.\n")
-    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([reply("word " * 900, delta_delay_s=0.03)]) as fake:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([endless()]) as fake:
         kernel.begin(tmp_path, fake)
         panel.hello()
         cell = Running(kernel, agent("one"))
@@ -468,7 +485,7 @@ def forking(folder: Path) -> dict[str, str]:
 def test_a_sub_agent_is_seen_told_something_and_stopped_beside_the_cell(kernel: AgentKernel, tmp_path: Path) -> None:
     script = [
         reply("x", call("skill", {"skill": "look-at-logs"})),
-        reply("y", call("python", {"code": "print('GO')\nimport time\ntime.sleep(1)"})),
+        reply("y", call("python", {"code": waits_for("told")})),
         reply("z", call("python", {"code": "while True: pass"})),
         "I go on without it.",
     ]  # fmt: skip
@@ -482,6 +499,7 @@ def test_a_sub_agent_is_seen_told_something_and_stopped_beside_the_cell(kernel: 
         assert row["tokens"] > 0
         assert panel.ask("send", agent=row["agent"], text="Only errors.")["line"].startswith("look-at-logs hears it")
         assert panel.ask("send", agent="sa9", text="hi")["status"] == "error"
+        (tmp_path / "told").touch()
         panel.until(lambda p: p["agents"]["rows"][0]["calls"] == 2)
         assert "Only errors." in texts(sent(fake)[2])[-1]
         late = panel.command("send", agent="look-at-logs", text="And warnings.")
@@ -512,12 +530,10 @@ def test_a_page_before_any_turn_is_empty(kernel: AgentKernel, tmp_path: Path) ->
 
 
 def test_a_page_loaded_in_mid_turn_shows_the_turn(kernel: AgentKernel, tmp_path: Path) -> None:
-    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([SLOW]) as fake:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([endless()]) as fake:
         kernel.begin(tmp_path, fake)
         cell = Running(kernel, agent("one"))
-        deadline = time.monotonic() + 20
-        while not fake.requests and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: fake.requests)
         parts = panel.hello()["parts"]
         assert parts["turn"]["status"] == "running"
         assert panel.until(lambda p: p["gauge"]["used_tokens"] > 0)
@@ -526,7 +542,7 @@ def test_a_page_loaded_in_mid_turn_shows_the_turn(kernel: AgentKernel, tmp_path:
 
 
 def test_a_kernel_that_dies_leaves_a_conversation_that_opens_again(tmp_path: Path) -> None:
-    with running(tmp_path / "kernel") as kernel, FakeMessagesAPI([SLOW, "after"]) as fake:
+    with running(tmp_path / "kernel") as kernel, FakeMessagesAPI([endless(), "after"]) as fake:
         with panel_of(kernel, subshell=True) as panel:
             (tmp_path / "work").mkdir()
             kernel.begin(tmp_path / "work", fake, NBAGENT_SESSION="s")
@@ -573,12 +589,10 @@ def test_the_gauge_is_whole_before_the_first_turn_and_nothing_is_written_for_it(
 def test_the_gauge_is_whole_in_the_first_turn_also_where_nothing_was_counted_before_it(
     kernel: AgentKernel, tmp_path: Path
 ) -> None:
-    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([SLOW]) as fake:
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([endless()]) as fake:
         kernel.begin(tmp_path, fake)
         cell = Running(kernel, agent("one"))
-        deadline = time.monotonic() + 20
-        while not fake.requests and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: fake.requests)
         panel.hello()  # the page comes when the turn runs
         gauge = panel.until(lambda p: p["gauge"]["categories"].get("tools", 0) > 0)["gauge"]
         assert cell.runs

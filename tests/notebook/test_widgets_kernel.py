@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from tests.fakes.messages_api import FakeMessagesAPI
 from tests.notebook.agent_kernel import AgentKernel, agent, running, shown
 from tests.notebook.kernel_harness import Result
 from tests.notebook.panel_client import PanelClient
-from tests.notebook.test_panel_kernel import SLOW, Running
+from tests.notebook.test_panel_kernel import Running, endless, waits_for
+from tests.patience import until
 
 pytestmark = pytest.mark.kernel
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -114,9 +114,7 @@ def test_the_report_is_a_value_and_follows_what_the_panel_does(kernel: AgentKern
         try:
             panel.hello()
             assert panel.ask("set", policy="pi")["status"] == "ok"
-            until = time.monotonic() + 20
-            while not panel.updates and time.monotonic() < until:
-                panel.read(0.1)
+            panel.until(lambda p: panel.updates)
         finally:
             panel.close()
         assert panel.updates[0]["transient"] == report["transient"]
@@ -135,7 +133,7 @@ def test_running_the_cell_again_takes_the_controls_before_away(kernel: AgentKern
 
 
 def test_the_gauge_follows_a_turn_and_its_commands_work_beside_the_cell(kernel: AgentKernel, tmp_path: Path) -> None:
-    with FakeMessagesAPI([SLOW]) as fake:
+    with FakeMessagesAPI([endless()]) as fake:
         kernel.begin(tmp_path, fake)
         made = views(kernel.run("%context"))[0][VIEW]["model_id"]
         view = WidgetClient(kernel, made, subshell=True)
@@ -160,10 +158,12 @@ def test_a_message_to_a_widget_keeps_the_figure_of_the_running_cell(kernel: Agen
     view = WidgetClient(kernel, made, subshell=True)
     try:
         view.hello()
-        cell = Running(kernel, "plt.plot([1, 2])\ntime.sleep(1)\nplt.title('x')\nprint(len(plt.gca().lines))")
-        view.read(0.3)
+        drawn = f"plt.plot([1, 2])\nopen('drawn', 'w').close()\n{waits_for('asked')}\nplt.title('x')\nprint(len(plt.gca().lines))"
+        cell = Running(kernel, drawn)
+        until((tmp_path / "drawn").exists)
         assert view.ask("page", of="tree")["status"] == "ok"
         assert cell.runs
+        (tmp_path / "asked").touch()
         result = cell.result()
         assert result.stream() == "1\n"
         assert any("image/png" in m["content"]["data"] for m in result.of("display_data"))

@@ -1,6 +1,7 @@
 """An extension for tests: the body of `%%agent` is Python that defines `async def turn(jobs, kernel)`.
 
-`EV` in the namespace of the person collects what happened; `kernel` is a ShellKernel; `show(text)` updates one display.
+`EV` in the namespace of the person collects what happened, `PRESSED` has an element for each Stop that arrived;
+`kernel` is a ShellKernel; `show(text)` updates one display.
 """
 
 from __future__ import annotations
@@ -15,12 +16,23 @@ from IPython.core.magic import no_var_expand
 from IPython.display import DisplayHandle, Pretty
 
 from nbagent.notebook import host
+from nbagent.notebook.interrupts import Interrupts
 from nbagent.notebook.panel.comms import free_comm
 from nbagent.notebook.shell import ShellKernel
 from nbagent.notebook.tracker import CellTracker, raw_source
 from nbagent.notebook.transform import AgentCellTransform, install, remove, split_awaitable
 
 _LOADED: dict[str, Any] = {}
+PRESSED: list[int] = []
+_taken = Interrupts._on_sigint
+
+
+def _noted(self: Interrupts, number: int, frame: Any) -> None:
+    PRESSED.append(number)
+    _taken(self, number, frame)
+
+
+Interrupts._on_sigint = _noted  # type: ignore[method-assign]
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -44,6 +56,8 @@ def load_ipython_extension(shell: Any) -> None:
                 "EV": events,
                 "engine": engine,
                 "free_comm": free_comm,
+                "host": host,
+                "PRESSED": PRESSED,
             }
             scope |= {"asyncio": asyncio, "time": time, "signal": signal, "threading": threading}
             scope |= {"TurnStopped": host.TurnStopped, "shell": shell}
@@ -61,7 +75,7 @@ def load_ipython_extension(shell: Any) -> None:
         return run(engine, make(cell), on_stop_pending=lambda: events.append("pending"), stop_text="Stopped by test.")
 
     shell.register_magic_function(agent, "cell", "agent")
-    shell.user_ns.update(EV=events, TRACKER=tracker, BODIES=bodies)
+    shell.user_ns.update(EV=events, PRESSED=PRESSED, TRACKER=tracker, BODIES=bodies)
     _LOADED.update(engine=engine, tracker=tracker, transform=transform)
 
 
