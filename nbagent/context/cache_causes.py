@@ -13,8 +13,8 @@ from typing import Final, Literal, TypeAlias
 
 from nbagent.context.assemble import breakpoints
 from nbagent.context.cache_calls import TURN, MeasuredCall
-from nbagent.core.entries import Compaction, Entry, LeafMoved, Pruning, UsageReported
-from nbagent.core.in_force import Moves, cleared_results, collect_moves, summarises
+from nbagent.core.entries import AssistantMessage, Compaction, Entry, LeafMoved, Pruning, UsageReported
+from nbagent.core.in_force import Moves, cleared_results, collect_moves, speaks, summarises
 from nbagent.core.view import build_view
 
 CauseKind: TypeAlias = Literal[
@@ -154,6 +154,9 @@ def _out_of_sight(path: Sequence[Entry], before: MeasuredCall, call: MeasuredCal
 
     That needs a reply of which nothing is sent back: then the message goes on growing behind the mark.
     """
+    said = path[before.asked].body
+    if isinstance(said, AssistantMessage) and speaks(said):
+        return False
     then, now = build_view(path[: before.asked]), build_view(path[: call.asked])
     last = len(then.messages) - 1
     if last < 0 or last >= len(now.messages):

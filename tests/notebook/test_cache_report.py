@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from nbagent.context.cache_bill import ModelTerms
-from nbagent.notebook.reports.cache import MOST_ROWS, CacheReport
+from nbagent.notebook.reports.cache import MOST_BREAKS, MOST_ROWS, CacheReport
 from tests.context.cached import OTHER, Story, begun, measured
-from tests.core.builders import moved
+from tests.core.builders import MODEL, moved
 
 
 def report(story: Story, **more: bool) -> CacheReport:
@@ -120,7 +120,7 @@ def test_a_new_conversation_is_named_as_the_reason_of_its_first_turn() -> None:
     )
 
 
-def test_of_a_long_conversation_old_calls_without_a_break_are_left_out_of_the_table() -> None:
+def test_of_a_long_conversation_only_the_newest_calls_and_the_dearest_breaks_are_in_the_table() -> None:
     story = begun()
     story.turn(measured(0, 5_200, model=OTHER))
     size = 5_200
@@ -129,6 +129,18 @@ def test_of_a_long_conversation_old_calls_without_a_break_are_left_out_of_the_ta
         size += 10
     shown = report(story)
     text = repr(shown)
-    assert "7 older calls without a break left out; `.rows` has all" in text
+    assert "7 older calls left out; `.rows` has all" in text
     assert f"{OTHER} after" in text
     assert len(shown.rows) == MOST_ROWS + 8
+
+
+def test_of_very_many_breaks_the_dearest_are_shown() -> None:
+    story = begun()
+    for number in range(MOST_ROWS + 2 * MOST_BREAKS):
+        story.turn(measured(0, 5_200 + number, model=(OTHER, MODEL)[number % 2], cost=0.01 + number / 10_000))
+    lines = repr(report(story)).splitlines()
+    turns = [int(line.split()[0]) for line in lines if line[:1].isdigit() and "call" not in line]
+    assert turns == [
+        *range(MOST_BREAKS + 3, 2 * MOST_BREAKS + 3),
+        *range(2 * MOST_BREAKS + 3, MOST_ROWS + 2 * MOST_BREAKS + 3),
+    ]

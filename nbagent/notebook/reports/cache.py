@@ -12,7 +12,7 @@ from nbagent.notebook.render import money
 from nbagent.notebook.reports.tables import Code, Document, Line, Piece, Table, displayable
 from nbagent.runtime.caching import CacheBill, CachedCall, TurnBill
 
-MOST_ROWS = 60  # shown; all are in `.rows`
+MOST_ROWS, MOST_BREAKS = 60, 40  # shown: the newest, and of those before the dearest breaks; all are in `.rows`
 NO_CALLS = "No model was called in this conversation yet, so there is nothing to pay for."
 LEGEND = (
     "fresh: neither read from the cache nor written to it · uncached: the same call without a cache · warm: had it "
@@ -75,13 +75,15 @@ class CacheReport:
             Table(head=_HEAD, rows=tuple(map(self._cells, shown)), numbers=frozenset(range(2, len(_HEAD) - 1)))
         )
         if left_out:
-            line = f"{counted(left_out, 'older call')} without a break left out; `.rows` has all"
+            line = f"{counted(left_out, 'older call')} left out; `.rows` has all"
             pieces.append(Line(text=line, dim=True))
         return [*pieces, *(Line(text=text, dim=True) for text in (*self._doubts(), LEGEND))]
 
     def _shown(self) -> tuple[list[CachedCall], int]:
-        newest = len(self.rows) - MOST_ROWS
-        shown = [row for i, row in enumerate(self.rows) if i >= newest or row.is_break]
+        older, newest = self.rows[:-MOST_ROWS], self.rows[-MOST_ROWS:]
+        dearest = sorted((r for r in older if r.is_break), key=lambda r: -r.break_cost)[:MOST_BREAKS]
+        chosen = set(map(id, dearest))
+        shown = [*(r for r in older if id(r) in chosen), *newest]
         return shown, len(self.rows) - len(shown)
 
     def _title(self) -> str:
