@@ -202,7 +202,7 @@ class Memory:
     def _said(self, path: str) -> str:
         found = next((f for f in session_files(self._session_source) if f.name == path), None)
         if found is None:
-            raise UserError(f"there is no session {path!r}; give a path that memory_search returned")
+            raise UserError(f"there is no session {path!r}; give a path that a search in memory returned")
         return session_loader(self._session_source)(found).text
 
     def add(self, text: str, provenance: Provenance | None = None, *, person: bool = False) -> str:

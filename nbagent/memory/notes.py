@@ -309,7 +309,7 @@ def locate(name: str, places: Sequence[Root]) -> Path:
         UserError: the name leads outside of the notes, is no Markdown file, is a link or no ordinary file.
     """
     if "\0" in name or not name.lower().endswith(".md"):
-        raise UserError(f"path {printable(name)!r} is no note; give a path that memory_search returned")
+        raise UserError(f"path {printable(name)!r} is no note; give a path that a search in memory returned")
     for root in places:
         for inner in _inner_names(name, root):
             path = Path(os.path.normpath(root.folder / inner))

@@ -297,3 +297,15 @@ def test_a_pin_is_the_text_that_was_typed(kernel: AgentKernel, tmp_path: Path, t
         assert error_line(kernel.run("%context unpin something else"))
         kernel.run(f"%context unpin {typed}")
         assert error_line(kernel.run(f"%context unpin {typed}"))
+
+
+def test_without_a_note_a_cell_for_one_of_your_own_is_offered(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(worker()) as fake:
+        conversation(kernel, tmp_path, fake)
+        result = kernel.run("%context note --edit")
+        assert "There is no hand-off note yet. The next cell is for one of your own" in shown(result)
+        (offered,) = result.reply["payload"]
+        assert offered["text"].startswith("%%context note")
+        requests = len(fake.requests)
+        assert "was compacted" in shown(kernel.run(offered["text"] + "Go on with the sales."))
+        assert len(fake.requests) == requests

@@ -76,7 +76,7 @@ def test_why_says_what_hides_a_skill_and_how_well_it_fits_a_request(kernel: Agen
         ("%skills lint nothing-like-it", "no skill is called"),
         ("%skills new Bad_Name", "lower-case letters"),
         ("%skills new ../x", "lower-case letters"),
-        ("%skills new", "the following arguments are required: name"),
+        ("%skills new", "the following arguments are required: name. "),
         ("%%agent --skill nothing-like-it\nhi", "there is no skill 'nothing-like-it'"),
     ],
 )

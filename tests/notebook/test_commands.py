@@ -55,6 +55,7 @@ def runs(code: str) -> Reply:
         ("import nbagent; nbagent.ask(5)", "the prompt must be a text (str), not int"),
         ("%%agent -o class\nhi", "'class' is not a variable name"),
         ("%agent export x.doc", "cannot export to '.doc'"),
+        ("%agent export x", "cannot export to a file without an ending; end the name in"),
         ("%agent export no/x.md", "cannot be written"),
         ("%agent replay no.json", "there is no such file"),
         ("%agent replay stop", "no recording is being played"),

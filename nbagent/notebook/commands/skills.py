@@ -61,7 +61,8 @@ def new_parser() -> OneLineParser:
     parser = OneLineParser(prog="%skills new", add_help=False, allow_abbrev=False)
     parser.add_argument("--person", action="store_true", help="for you in every project, not for this one")
     parser.add_argument("name", help="lower-case letters, digits and hyphens")
-    parser.add_argument("description", nargs=argparse.REMAINDER, help="what it does, and when to use it")
+    rest = parser.add_argument("description", nargs=argparse.REMAINDER, help="what it does, and when to use it")
+    rest.required = False  # it may be empty, and the message on a missing name is not to ask for it
     return parser
 
 
