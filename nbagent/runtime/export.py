@@ -96,7 +96,8 @@ def export_text(path: Sequence[Entry], kind: str, *, title: str) -> str:
         return to_html(turns, title)
     if kind == ".json":
         return to_json(turns, title)
-    raise UsageProblem(f"cannot export to {repr(kind) if kind else 'a file without an ending'}; end the name in {', '.join(KINDS)}")
+    named = repr(kind) if kind else "a file without an ending"
+    raise UsageProblem(f"cannot export to {named}; end the name in {', '.join(KINDS)}")
 
 
 def exported_turns(path: Iterable[Entry]) -> tuple[ExportedTurn, ...]:

@@ -249,8 +249,8 @@ def _note(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     agent.shell.set_next_input(f"%%context note\n{text}", replace=False)
     if not text:
         return Said(
-            "There is no hand-off note yet. The next cell is for one of your own: what you write there takes the place of "
-            "the older turns when you run it."
+            "There is no hand-off note yet. The next cell is for one of your own: what you write there takes the place "
+            "of the older turns when you run it."
         )
     return Said("The note is offered as the next cell; change it and run the cell to install it.")
 
