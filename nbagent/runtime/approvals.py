@@ -12,7 +12,7 @@ from nbagent.core.errors import ToolError
 from nbagent.core.messages import JsonObject, ToolCall, canonical
 from nbagent.runtime.rules import Named, Rules, Ruling, named_code, named_command, named_path, named_skill
 from nbagent.tools.danger import danger_in_command, danger_in_python
-from nbagent.tools.output import visible
+from nbagent.tools.output import undisguised
 from nbagent.tools.registry import validate_input
 from nbagent.tools.tool import Tool
 
@@ -178,7 +178,7 @@ def _danger(name: str, arguments: JsonObject) -> tuple[str, ...]:
 def question(name: str, arguments: JsonObject, danger: Sequence[str], *, once: bool) -> str:
     """Return what the person is asked; `once`: a rule wants it asked each time, so there is no wider yes."""
     body = str(arguments.get("code") or arguments.get("command") or canonical(arguments))
-    lines = visible(body.strip()).split("\n")
+    lines = undisguised(body.strip()).split("\n")
     text = "\n".join(lines[:30]) + (f"\n… ({len(lines) - 30} more lines)" if len(lines) > 30 else "")
     shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}\n… ({len(text) - SHOWN_CHARS} more characters)"
     why = f"\nIt {'; it '.join(danger)}." if danger else ""

@@ -34,6 +34,9 @@ _ESCAPES: Final = re.compile(
 )
 _ORDINARY: Final = bytes(range(0x20, 0x7F)) + b"\n\t"  # ASCII that a terminal shows as it is
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_DISGUISES: Final = re.compile(
+    "[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
+)
 _LINE_STATES: Final = re.compile(r"[^\n]*\r[^\n]*")
 _BACKSPACED: Final = re.compile(r"[^\n]*\x08[^\n]*")
 
@@ -151,6 +154,17 @@ def clean_text(text: str | bytes) -> str:
 def visible(text: str) -> str:
     r"""Return `text` with control characters other than \n and \t as pictures ("␀"), C1 ones as U+FFFD."""
     return text if _is_ordinary(text) else _CONTROLS.sub(_picture, well_formed(text))
+
+
+def undisguised(text: str) -> str:
+    r"""Return `text` as `visible`, and what nobody sees as its escape: changes of the writing direction, tags.
+
+    Such characters show code in another order than it runs in.
+
+    >>> undisguised("a\u202eb")
+    'a\\u202eb'
+    """
+    return _DISGUISES.sub(lambda m: m[0].encode("ascii", "backslashreplace").decode(), visible(text))
 
 
 def _is_ordinary(text: str) -> bool:

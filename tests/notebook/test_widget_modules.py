@@ -285,7 +285,7 @@ def test_what_another_view_asked_for_changes_nothing_here(page: Any) -> None:
 def test_the_catalog_shows_reason_tokens_and_source_and_switches(page: Any) -> None:
     mount(page, "skills", page={"result": result_of("page")}, set_skill={"line": "plots is off."})
     text = page.inner_text("body")
-    assert "9 of 12 visible · 410 tokens in every request · 1 problems" in text
+    assert "9 of 12 visible · 410 tokens in every request · 1 problem, see %skills lint" in text
     assert "Hidden: it needs the program psql" in text
     assert "project · 44 tokens · used 3 times" in text
     switch = page.get_by_role("switch", name="Let the model use plots")
@@ -295,6 +295,27 @@ def test_the_catalog_shows_reason_tokens_and_source_and_switches(page: Any) -> N
     says(page, "plots is off.")
     (command,) = sent(page, "set_skill")
     assert (command["skill"], command["on"]) == ("plots", False)
+
+
+def test_long_words_are_broken_and_each_script_goes_its_own_way(page: Any) -> None:
+    found = result_of("page")
+    names = ("a" * 64, "数据清洗与可视化以及报告自动生成的综合技能包第一版", "arabic")
+    texts = ("averylongword" * 20, "很长的一段没有空格的中文说明，" * 9, "مرحبا بالعالم, CSV!")
+    rows = [{**found["rows"][0], "name": n, "description": t, "visible": True} for n, t in zip(names, texts, strict=True)]
+    mount(page, "skills", page={"result": {**found, "rows": rows, "total": 3}})
+    page.get_by_text("arabic").wait_for()
+    listed = page.get_by_role("list", name="Skills")
+    page.locator("body").evaluate("(body) => { body.style.width = '360px'; }")
+    assert listed.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+    ends = """(e) => [0, e.textContent.length - 1].map((at) => {
+      const range = document.createRange();
+      range.setStart(e.firstChild, at); range.setEnd(e.firstChild, at + 1);
+      return range.getBoundingClientRect().left;
+    })"""
+    first, last = page.get_by_text("CSV!").evaluate(ends)
+    assert last < first  # the sentence begins at the right, its last mark stands at the left
+    assert first > 300
+    page.locator("body").evaluate("(body) => { body.style.width = ''; }")
 
 
 def test_the_search_asks_the_kernel_and_more_asks_for_the_next_page(page: Any) -> None:

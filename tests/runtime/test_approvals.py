@@ -221,6 +221,17 @@ def test_the_question_shows_all_that_runs() -> None:
     assert "70 more lines" in asked[1]
 
 
+def test_the_question_shows_code_in_the_order_in_which_it_runs() -> None:
+    """Changes of the writing direction would show a comment where a condition stands."""
+    asked: list[str] = []
+    decide("python", code='if user != "none\u202e\u2066# only for admin\u2069 \u2066":\n  x = "你好 مرحبا 👨‍👩‍👧"', answers=["n"], asked=asked)
+    decide("write", path="a\u202etxt.exe", content="\U000e0041b\u200b", answers=["n"], asked=asked)
+    assert 'if user != "none\\u202e\\u2066# only for admin\\u2069 \\u2066":' in asked[0]
+    assert 'x = "你好 مرحبا 👨‍👩‍👧"' in asked[0]
+    assert "a\\u202etxt.exe" in asked[1]
+    assert "\\U000e0041b\\u200b" in asked[1]
+
+
 def test_once_turn_and_notebook_last_as_long_as_they_say_also_over_a_restart(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "work")
 

@@ -18,7 +18,7 @@ function render({ model, el }) {
   function draw(parts) {
     const catalog = parts.catalog;
     if (!catalog) return;
-    const problems = catalog.problems > 0 ? ` · ${catalog.problems} problems, see %skills lint` : "";
+    const problems = catalog.problems > 0 ? ` · ${catalog.problems} ${catalog.problems === 1 ? "problem" : "problems"}, see %skills lint` : "";
     sums.textContent =
       `${catalog.visible} of ${catalog.total} visible · ${counted(catalog.prompt_tokens)} tokens in every request` + problems;
     if (catalog.revision !== revision) {
