@@ -19,8 +19,10 @@ from nbagent.context.engine import Engine
 from nbagent.context.extract import note_of
 from nbagent.context.handoff import HandoffNote
 from nbagent.context.measure import Meter
+from nbagent.context.parts import divided_turn, shown_part
 from nbagent.context.policies import BUILT_IN
 from nbagent.context.policy import Compact, Numbers, Policy, Prune, Situation, make_policy
+from nbagent.context.transcript import RESULT_CHARS, serialised
 from nbagent.core.entries import Body, Compaction, Entry, Pruning
 from nbagent.core.messages import Message, Prefix, Request
 from nbagent.core.view import View, ViewFold
@@ -93,13 +95,25 @@ def _compacted(engine: Engine, situation: Situation, move: Compact, index: Ancho
         text = heading_extract(index, situation.path[:cut], tokens, count)
     body = engine.compaction(ViewFold(situation.path), move, HandoffNote(text=text, sections={}))
     whole = situation.used_tokens
-    call = {
-        "read": 0 if move.style.serialised else whole, "fresh": whole if move.style.serialised else 0,
-        "written": tokens, "calls": 2 if move.style.probe else 1,
-    }  # fmt: skip
-    done = replace(body, details={**body.details, SUMMARISER: call})
+    done = replace(body, details={**body.details, SUMMARISER: _call(engine, situation, move, tokens)})
     after = situation.fixed_tokens + sum(
         sum(engine.meter.piece(p).values())
         for p in ViewFold([*situation.path, Entry("preview", situation.path[-1].id, 0.0, done)]).view().pieces
     )
     return None if after > move.style.reject_above * whole else done
+
+
+def _call(engine: Engine, situation: Situation, move: Compact, tokens: int) -> dict[str, float]:
+    """Return what asking for the note takes: what is read from the cache and what is sent anew, for each call."""
+    fold = ViewFold(situation.path)
+    part = shown_part(engine, fold, move)
+    divided = bool(move.style.turn_template) and divided_turn(fold, move.first_kept) is not None
+    if move.style.serialised or part.full or part.broken_off:
+        chars = None if part.full else RESULT_CHARS
+        shown = serialised(part.messages, result_chars=chars, thinking=move.style.thinking)
+        read, fresh = 0, engine.meter.text(shown.text)
+    else:
+        read, fresh = part.tokens + situation.fixed_tokens, 0
+    calls = 2 if move.style.probe or divided else 1
+    halves = 2 if divided else 1  # each call is shown one of them
+    return {"read": read / halves, "fresh": fresh / halves, "written": tokens, "calls": calls}

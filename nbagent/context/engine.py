@@ -17,12 +17,12 @@ from nbagent.context.held import Held
 from nbagent.context.measure import Meter
 from nbagent.context.moves import cut_keeping
 from nbagent.context.note import DROPPED, NO_NOTE, NoteParts, compose_note, files_touched, shown_again, users_messages
+from nbagent.context.parts import Part, whole
 from nbagent.context.pins import SHARE, pinned_texts, unpinned
 from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation
 from nbagent.context.rot import detect, moves_for
 from nbagent.context.signals import TurnCalls, signal
 from nbagent.context.standing import (
-    before_request,
     failures,
     in_a_row,
     keeping_request,
@@ -30,8 +30,16 @@ from nbagent.context.standing import (
     split,
     undone,
 )
-from nbagent.context.transcript import NOT_SHOWN, Question, message_texts, questioned, serialised, with_question
-from nbagent.context.writing import DROP_SHARE, MAX_TRIES, written_note
+from nbagent.context.transcript import (
+    NOT_SHOWN,
+    RESULT_CHARS,
+    Question,
+    message_texts,
+    questioned,
+    serialised,
+    with_question,
+)
+from nbagent.context.writing import DROP_SHARE, MAX_TRIES, MOST_DROPPED, written_note
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Append, Effect, ReadNow, Say
 from nbagent.core.entries import Body, Compaction, Entry, Pruning, Report, Snapshot, UsageReported
@@ -228,7 +236,8 @@ class Engine:
         body = self.compaction(fold, move, outcome if isinstance(outcome, HandoffNote) else note)
         after = self.predict(self._preview(fold, body))
         if after >= before or (after > move.style.reject_above * before and reason != "overflow"):
-            return (yield from self._failed(fold, f"the note would leave {after:,} of {before:,} tokens", reason))
+            why = f"the note would leave {after:,} of {before:,} tokens"
+            return (yield from self._failed(fold, why, reason, larger=move.style.once_larger and after >= before))
         yield from self._append(fold, replace(body, before_tokens=before, after_tokens=after))
         how = f" without the model's note ({outcome.reason})" if isinstance(outcome, Rejected) else ""
         saved = f"{how} ({before:,} → {after:,} tokens)"
@@ -257,11 +266,15 @@ class Engine:
             recent = self._as_text(view, {e.id for e in kept} - asked)  # that is said once, among the person's messages
             first_kept, replaced, kept = None, [*replaced, *kept], []
         style, count = move.style, self.meter.text
-        users_limit = style.users_tokens and min(style.users_tokens, self.budget.window_tokens // 10)
+        tenth = self.budget.window_tokens // 10
+        users_limit = style.users_tokens if style.users_newest else min(style.users_tokens, tenth)
         machine_limit = style.appendix_tokens and min(style.appendix_tokens, self.budget.window_tokens // 20)
         parts = NoteParts(
             handoff=note.text, unseen=note.unseen, files=files_touched(replaced) if style.files else "",
-            users=users_messages(replaced, users_limit, count, whole=pending_request(replaced, kept)),
+            users=users_messages(
+                replaced, users_limit, count, whole=pending_request(replaced, kept), newest=style.users_newest
+            ),
+            note_last=style.note_last,
             machine=self.machine_note(replaced, kept, machine_limit) if machine_limit else "",
             attached=shown_again(replaced, kept, self._scaled(style), count) if style.reattach else "",
             skills=self.skills_note(replaced), recent=recent, missing="\n".join(note.missing.lines()),
@@ -288,17 +301,20 @@ class Engine:
         ]
         return "\n\n".join(message_texts(messages, result_chars=None))
 
-    def ask(self, fold: ViewFold, text: str, style: NoteStyle, dropped: float) -> Question | None:
-        """Return the request for a note: the conversation goes on with `text`, or is sent as a transcript.
-
-        A request that has no reply yet is not shown: it is kept, and the note is about what came before (agents 25).
-        """
-        messages = before_request(fold, fold.view())
+    def ask(
+        self, fold: ViewFold, text: str, style: NoteStyle, dropped: float, part: Part | None = None
+    ) -> Question | None:
+        """Return the request for a note on the conversation, or on a `part` of it, which goes on with `text` or is
+        sent as a transcript; None when not even a fifth of it fits."""
+        part = part or whole(self, fold)
         room, limit = self.room(style), self.ask_limit(style)
-        if not dropped and self._goes_on(fold.view(), text, style):
-            return Question(request=self.make_request(with_question(messages, text), room))
-        for shorter in (dropped, dropped + DROP_SHARE, dropped + 2 * DROP_SHARE, 0.8):
-            shown = questioned(serialised(messages, drop_share=shorter), text)
+        if not dropped and self._goes_on(fold.view(), text, style, part):
+            return Question(request=self.make_request(with_question(part.messages, text), room))
+        shares = (dropped, dropped + DROP_SHARE, dropped + 2 * DROP_SHARE, 0.8)
+        forms = [(min(MOST_DROPPED, share), RESULT_CHARS) for share in shares]
+        for share, chars in [(0.0, None), *forms] if part.full and not dropped else forms:
+            told = serialised(part.messages, drop_share=share, result_chars=chars, thinking=style.thinking)
+            shown = questioned(told, text)
             if self.meter.text(shown.text) <= limit:
                 return Question(request=self.make_request(with_question((), shown.text), room), left_out=shown.left_out)
         return None
@@ -311,18 +327,18 @@ class Engine:
         """Return the most tokens that a request for a note may show, with what it asks."""
         return self.budget.window_tokens - min(self.room(style), self.budget.window_tokens // 8) - self.fixed_tokens()
 
-    def fits_one_request(self, fold: ViewFold, text: str, style: NoteStyle) -> bool:
-        """Tell whether one request can show the whole conversation, as it is or as a transcript, and ask `text`."""
-        if self._goes_on(fold.view(), text, style):
+    def fits_one_request(self, fold: ViewFold, text: str, style: NoteStyle, part: Part) -> bool:
+        """Tell whether one request can show the whole part, as it is or as a transcript, and ask `text`."""
+        if self._goes_on(fold.view(), text, style, part):
             return True
-        shown = questioned(serialised(before_request(fold, fold.view())), text)
+        shown = questioned(serialised(part.messages, thinking=style.thinking), text)
         return self.meter.text(shown.text) <= self.ask_limit(style)
 
-    def _goes_on(self, view: View, text: str, style: NoteStyle) -> bool:
+    def _goes_on(self, view: View, text: str, style: NoteStyle, part: Part) -> bool:
         """Tell whether `text` can be asked in the conversation itself; of another model's thinking nothing is sent."""
-        if style.serialised or (self.model and view.model != self.model):
+        if style.serialised or part.full or part.broken_off or (self.model and view.model != self.model):
             return False
-        return self.estimate(view) - self.fixed_tokens() + self.meter.text(text) <= self.ask_limit(style)
+        return part.tokens + self.meter.text(text) <= self.ask_limit(style)
 
     def _oldest(self, fold: ViewFold, move: Compact, reason: Reason) -> Generator[Effect, Any, Compact]:
         """Return the move that drops the oldest fifth, or more when its policy keeps less than the rest."""
@@ -338,11 +354,15 @@ class Engine:
             body = UsageReported(step=0, model=response.model, usage=response.usage, cost_usd=cost, purpose=purpose)
             yield from self._append(fold, body)
 
-    def _failed(self, fold: ViewFold, why: str, reason: Reason) -> Generator[Effect, Any, str]:
-        told = {"applied": False, "policy": self.policy.name, "reason": reason}
+    def _failed(
+        self, fold: ViewFold, why: str, reason: Reason, *, larger: bool = False
+    ) -> Generator[Effect, Any, str]:
+        told = {"applied": False, "policy": self.policy.name, "reason": reason, **({"larger": True} if larger else {})}
         yield from self._append(fold, Report(source="compaction", text=why, details=told))
         line = f"Compaction changed nothing: {why}."
-        if len(failures(fold.path)) == MAX_TRIES:
+        if larger and reason != "manual":
+            line += " From now on only results are cut by itself; `%context compact` asks for a note at once."
+        elif len(failures(fold.path)) == MAX_TRIES:
             line += " It is not tried again for a while; `%context compact` tries at once."
         yield Say(text=line)
         return why

@@ -155,6 +155,13 @@ TEMPLATES: Mapping[str, Template] = {
             ("Critical context", "data and references needed to go on"),
         ),
         _template(
+            "pi-turn",  # the first part of a turn whose rest is kept (agents.md 5.3)
+            "a summary of the first part of a turn whose later part follows it word for word",
+            ("Original request", "what the person asked for in this turn"),
+            ("Progress so far", "what was done and decided in this first part"),
+            ("Context needed to go on", "what has to be known to understand the part that follows"),
+        ),
+        _template(
             "manus",  # fill a schema, not prose (claude.md E)
             "a filled-in form about the state of the work",
             ("User goal", "what the person wants"),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from nbagent.context.policy import Prune, Situation
-from nbagent.core.cuts import cut_points
-from nbagent.core.entries import AssistantMessage, Entry, ToolResult, TurnStart, UserMessage
+from nbagent.core.cuts import CutPoint, cut_points
+from nbagent.core.entries import AssistantMessage, Entry, Snapshot, ToolResult, TurnStart, UserMessage
 from nbagent.core.messages import Block, canonical, joined_text, tool_calls
 from nbagent.core.view import Piece, View
 
@@ -143,6 +143,27 @@ def head_and_tail(head_chars: int, tail_chars: int) -> Callable[[Shown], str]:
     return trimmed
 
 
+def with_both_ends(end_chars: int, *, end_lines: int = 10) -> Callable[[Shown], str]:
+    """Return a placeholder function: what was here, what brings it back, and how it began and ended.
+
+    What a shell printed is shown by lines, the line with its exit code in any case; all else by characters.
+    """
+
+    def stub(shown: Shown) -> str:
+        text = joined_text(shown.body.content)
+        lines = text.splitlines()
+        if shown.body.name == "shell" and len(lines) > 2 * end_lines:
+            codes = [line for line in lines[end_lines:-end_lines] if line.startswith("[exit code ")]
+            left = f"[… {len(lines) - 2 * end_lines:,} lines …]"
+            text = "\n".join([*lines[:end_lines], left, *codes, *lines[-end_lines:]])
+        elif shown.body.name != "shell" and len(text) > 2 * end_chars:
+            left = f"[… {len(text) - 2 * end_chars:,} characters …]"
+            text = f"{text[:end_chars]}\n{left}\n{text[-end_chars:]}"
+        return f"{pointer(shown)}\n{text}"
+
+    return stub
+
+
 def prune(results: Iterable[Shown], text_of: Callable[[Shown], str], reason: str) -> tuple[Prune, ...]:
     """Return the move that replaces `results`; none where the placeholder would not be shorter."""
     placeholders: dict[str, str] = {}
@@ -207,6 +228,53 @@ def kept_entries(situation: Situation, first_kept: str | None) -> frozenset[str]
     return frozenset(e.id for e in situation.path[at:])
 
 
+def cut_reaching(situation: Situation, keep_tokens: int) -> str | None:
+    """Return the cut whose kept part is at least `keep_tokens`, as little more as can be: what crosses it is kept.
+
+    It falls where a turn begins or a batch of calls is finished; where none does so late, at the last of these. A
+    conversation that is smaller is kept whole.
+    """
+    positions = _positions(situation)
+    total, first = 0, 0
+    for piece, tokens in zip(reversed(situation.view.pieces), reversed(situation.tokens), strict=True):
+        total += tokens
+        if total >= keep_tokens:
+            first = positions.get(piece.entry_id, 0)
+            break
+    first = next((i for i in range(first, 0, -1) if not isinstance(situation.path[i].body, UserMessage | Snapshot)), 0)
+    points = _cuts_behind_the_last(situation, positions)
+    late = [p for p in points if p.index >= first][:1] or points[-1:]
+    return late[0].entry_id if late and total >= keep_tokens else _nothing(situation)
+
+
+def cut_after(situation: Situation, share: float) -> str | None:
+    """Return the first start of a turn with at least `share` of the conversation before it, counted in JSON characters.
+
+    Where there is none: None (nothing is kept) when the last turn is answered, else the last start there is.
+
+    Raises:
+        ValueError: `share` is not above 0 and below 1.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"a conversation cannot be cut after {share:g} of it; give a share above 0 and below 1")
+    positions = _positions(situation)
+    points = [p for p in _cuts_behind_the_last(situation, positions) if p.turn]
+    sizes = [sum(len(canonical(b)) for b in piece.blocks) for piece in situation.view.pieces]
+    left = iter(points)
+    point, before = next(left, None), 0
+    for piece, size in zip(situation.view.pieces, sizes, strict=True):
+        position = -1 if piece.entry_id == situation.view.compaction else positions[piece.entry_id]
+        while point is not None and point.index <= position:
+            if before >= share * sum(sizes):
+                return point.entry_id
+            point = next(left, None)
+        before += size
+    answered = bool(situation.view.pieces) and situation.view.pieces[-1].role == "assistant"
+    if answered and not situation.view.open_calls:
+        return None
+    return points[-1].entry_id if points else _nothing(situation)
+
+
 def cut_keeping_turns(situation: Situation, count: int) -> str | None:
     """Return the cut that keeps the newest `count` messages of the person with what follows; None cuts nothing."""
     positions = _positions(situation)
@@ -235,6 +303,20 @@ def _first_kept_index(situation: Situation, positions: Mapping[str, int], floor:
     return min((index for index in shown if index not in (-1, floor)), default=-1)
 
 
+def _nothing(situation: Situation) -> str | None:
+    """Return the cut that replaces nothing."""
+    return situation.path[0].id if situation.path else None
+
+
+def _cuts_behind_the_last(situation: Situation, positions: Mapping[str, int]) -> list[CutPoint]:
+    """Return where a new cut may fall: behind that of the last compaction, and not behind a request without a reply."""
+    path, view = situation.path, situation.view
+    oldest = _first_kept_index(situation, positions, positions.get(view.compaction or "", -1)) + 1
+    pending = pending_start(path, view)
+    points = cut_points(path, _turn_start(path, oldest))
+    return [p for p in points if p.index >= oldest and (pending is None or p.index <= pending)]
+
+
 def pending_start(path: Sequence[Entry], view: View) -> int | None:
     """Return the position of the turn whose request has no reply yet; None when there is none."""
     if view.turn_ended or view.turn is None or view.steps:
@@ -255,9 +337,32 @@ def tokens_before(situation: Situation, first_kept: str | None) -> int:
     )
 
 
+def since_cleared(situation: Situation, results: Sequence[Shown]) -> list[Shown]:
+    """Return the results that come after the newest one that is pruned already."""
+    gone = situation.view.pruned | situation.view.cleared
+    last = next((i for i, p in reversed([*enumerate(situation.view.pieces)]) if p.entry_id in gone), -1)
+    later = {p.entry_id for p in situation.view.pieces[last + 1 :]}
+    return [r for r in results if r.entry_id in later]
+
+
 def newest(results: Sequence[Shown], count: int) -> Sequence[Shown]:
     """Return the newest `count` results."""
     return results[max(0, len(results) - count) :] if count > 0 else ()
+
+
+def over_budget(results: Sequence[Shown], budget_tokens: int, trimmed_tokens: int) -> list[Shown]:
+    """Return the results, oldest first, that the newest `budget_tokens` have no room for.
+
+    One without room is cut to `trimmed_tokens` and counts as that, so a small one before it may still have room.
+    """
+    total = 0
+    over: list[Shown] = []
+    for shown in reversed(results):
+        whole = total + shown.tokens <= budget_tokens
+        total += shown.tokens if whole else min(shown.tokens, trimmed_tokens)
+        if not whole:
+            over.append(shown)
+    return list(reversed(over))
 
 
 def beyond_budget(results: Sequence[Shown], budget_tokens: int) -> list[Shown]:

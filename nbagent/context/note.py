@@ -31,7 +31,7 @@ class NoteParts:
     """What a note is made of. `machine` is the machine-made list, `attached` what is shown again, empty for none.
 
     `unseen` counts the messages that the writer of the handoff was not shown. `beside` is what a policy keeps beside
-    it, `missing` what the handoff should hold and does not.
+    it, `missing` what the handoff should hold and does not. `note_last` puts the handoff behind all else.
     """
 
     handoff: str
@@ -45,13 +45,15 @@ class NoteParts:
     files: str = ""
     beside: str = ""
     missing: str = ""
+    note_last: bool = False
 
 
 def compose_note(parts: NoteParts) -> str:
     """Return the note as the model will see it, the most binding last."""
     pieces = [HEAD, UNSEEN.format(count=parts.unseen)] if parts.unseen else [HEAD]
+    handoff = [("handoff", parts.handoff)]
     for title, text in (
-        ("handoff", parts.handoff),
+        *(handoff if not parts.note_last else ()),
         ("not-in-the-handoff", parts.missing),
         ("kept-beside-it", parts.beside),
         ("shown-again", parts.attached),
@@ -61,6 +63,7 @@ def compose_note(parts: NoteParts) -> str:
         ("must-not-get-lost", parts.machine),
         ("pinned-by-the-person", parts.pins),
         ("messages-of-the-person", parts.users),
+        *(handoff if parts.note_last else ()),
     ):
         if text.strip():
             pieces.append(f"<{title}>\n{text.strip()}\n</{title}>")
@@ -68,12 +71,14 @@ def compose_note(parts: NoteParts) -> str:
 
 
 def users_messages(
-    replaced: Iterable[Entry], limit_tokens: int, count: Callable[[str], int], *, whole: Collection[str] = ()
-) -> str:
+    replaced: Iterable[Entry], limit_tokens: int, count: Callable[[str], int], *, whole: Collection[str] = (),
+    newest: bool = False,
+) -> str:  # fmt: skip
     """Return the person's messages among `replaced`, oldest first; beyond the limit older ones are cut, then counted.
 
-    Every message is kept in some form as long as a line of each fits. The entries `whole` are kept as they are,
-    whatever the limit: what is asked in an open turn.
+    Every message is kept in some form as long as a line of each fits; with `newest` they are kept whole from the
+    newest on, the one that does not fit is cut in the middle, and none before it is kept. The entries `whole` are
+    kept as they are, whatever the limit: what is asked in an open turn.
     """
     texts = [(t, e.id in whole) for e in replaced if (t := _said(e))]
     kept: list[str] = []
@@ -84,9 +89,11 @@ def users_messages(
         shown = text
         if not as_it_is:
             others -= 1
-            room = max(0, left - min(left // 4, 30 * others))
-            shown = "" if full else text if count(text) <= room else _shortened(text, room, count)
+            room = left if newest else max(0, left - min(left // 4, 30 * others))
+            fits = count(text) <= room
+            shown = "" if full else text if fits else _shortened(text, room, count, head=1 / 2 if newest else 2 / 3)
             left -= count(shown) + 4
+            full = full or (newest and not fits)
         full = full or not shown
         if shown:
             kept.append(shown)
@@ -111,12 +118,13 @@ def _said(entry: Entry) -> str:
     return "\n".join([*(t for t in texts if t and not t.startswith("<attached")), *shown])
 
 
-def _shortened(text: str, room_tokens: int, count: Callable[[str], int]) -> str:
+def _shortened(text: str, room_tokens: int, count: Callable[[str], int], *, head: float) -> str:
+    """Return the text cut in the middle; `head` is the share of what is left that its beginning gets."""
     if room_tokens < 12:
         return ""
     size = max(20, len(text) * room_tokens // max(1, count(text)) - len(CUT_MARK))
-    head = size * 2 // 3
-    return text[:head].rstrip() + CUT_MARK + text[len(text) - (size - head) :].lstrip()
+    first = int(size * head)
+    return text[:first].rstrip() + CUT_MARK + text[len(text) - (size - first) :].lstrip()
 
 
 def shown_again(replaced: Sequence[Entry], kept: Iterable[Entry], style: NoteStyle, count: Callable[[str], int]) -> str:

@@ -20,6 +20,7 @@ from nbagent.core.errors import PolicyError
 from nbagent.core.view import View
 
 REFERENCE_WINDOW = 200_000
+SCALED = ("_tokens", "output_chars")  # how the names of numbers end that shrink with the window
 Reason: TypeAlias = Literal["before_call", "manual", "overflow"]
 Numbers: TypeAlias = Mapping[str, float]
 
@@ -83,6 +84,16 @@ class NoteStyle:
     either case, "drop" leaves the oldest out in either. `chunk_tokens` is the most that one request shows of it, 0 for
     all that fits. `checks(note, replaced)` says what a note lacks: it is asked for once more, and what is missing then
     is listed behind it. `beside(replaced, window_tokens)` is kept beside the note.
+
+    What the writer is shown: `head_only` leaves out the part that is kept; `full` shows results whole that were put
+    into a short form; `thinking` shows in a transcript what the model thought; `turn_template` names the sections for
+    the first part of a turn that the cut divides, which is noted apart from what came before it. `tries` bounds how
+    often a note that cannot be used is asked for, `overflow_tries` how often a request that is too long is shortened.
+    With `once_larger` a note that would make the context larger is recorded as such, for a policy that then asks for
+    none by itself (`standing.gave_up`).
+
+    How the person's messages stay: each in some form, or with `users_newest` whole from the newest on, the one that
+    does not fit cut in the middle and none before it. `note_last` puts the model's note behind all else.
     """
 
     template: str = "handoff"
@@ -100,6 +111,15 @@ class NoteStyle:
     chunk_tokens: int = 0
     checks: Callable[[HandoffNote, Sequence[Entry]], Missing] | None = None
     beside: Callable[[Sequence[Entry], int], str] | None = None
+    head_only: bool = False
+    full: bool = False
+    thinking: bool = False
+    turn_template: str = ""
+    tries: int = 3
+    once_larger: bool = False
+    overflow_tries: int = 3
+    users_newest: bool = False
+    note_last: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +202,7 @@ def less_reserve(window_tokens: int, reserve_tokens: int) -> int:
 
 def effective(numbers: Numbers, window_tokens: int) -> Numbers:
     """Return the numbers as they count in this window."""
-    return {k: in_window(v, window_tokens) if k.endswith("_tokens") else v for k, v in numbers.items()}
+    return {k: in_window(v, window_tokens) if k.endswith(SCALED) else v for k, v in numbers.items()}
 
 
 def make_policy(kinds: Mapping[str, PolicyKind], name: str, changes: Numbers | None = None) -> Policy:

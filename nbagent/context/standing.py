@@ -84,6 +84,22 @@ def failures(path: Sequence[Entry]) -> list[float]:
     return found
 
 
+def gave_up(path: Sequence[Entry], policy: str) -> bool:
+    """Tell whether the last note that `policy` asked for by itself would have made the context larger.
+
+    A compaction that was applied since, whoever asked for it, ends that.
+    """
+    for entry in reversed(path):
+        body = entry.body
+        if isinstance(body, Compaction):
+            return False
+        if isinstance(body, Report) and body.source == "compaction" and body.details.get("larger"):
+            by_itself = body.details.get("reason") != "manual"
+            if by_itself and body.details.get("policy") == policy:
+                return True
+    return False
+
+
 def in_a_row(path: Sequence[Entry]) -> int:
     """Return how many compactions end the path with at most one model call between two: no progress is made."""
     count = calls = 0

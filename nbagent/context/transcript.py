@@ -15,15 +15,16 @@ RESULT_CHARS = 2_000  # pi and OpenCode: more of a result does not go into a sum
 
 def messages_without(view: View, entry_ids: Collection[str]) -> tuple[Message, ...]:
     """Return the messages of a view without what some entries say; results that they stand in for remain."""
-    return _joined(p for p in view.pieces if p.entry_id not in entry_ids or p.category == "tool results")
+    return messages_from(p for p in view.pieces if p.entry_id not in entry_ids or p.category == "tool results")
 
 
 def only_of(view: View, entry_ids: Collection[str]) -> tuple[Message, ...]:
     """Return the messages of a view with what some entries say, and nothing else."""
-    return _joined(p for p in view.pieces if p.entry_id in entry_ids)
+    return messages_from(p for p in view.pieces if p.entry_id in entry_ids)
 
 
-def _joined(pieces: Iterable[Piece]) -> tuple[Message, ...]:
+def messages_from(pieces: Iterable[Piece]) -> tuple[Message, ...]:
+    """Return the messages that pieces of a view make; those of one role in a row are one."""
     made: list[Message] = []
     for piece in pieces:
         if made and made[-1].role == piece.role:
@@ -49,12 +50,16 @@ class Question:
     left_out: int = 0
 
 
-def serialised(messages: Sequence[Message], *, drop_share: float = 0.0) -> Transcript:
-    """Return a conversation as labelled text, without thinking, each result cut; the oldest share is left out.
+def serialised(
+    messages: Sequence[Message], *, drop_share: float = 0.0, result_chars: int | None = RESULT_CHARS,
+    thinking: bool = False,
+) -> Transcript:  # fmt: skip
+    """Return a conversation as labelled text, each result cut; the oldest share is left out.
 
-    The note of an earlier compaction is the oldest of all, and stays: what it stands for is nowhere else.
+    `thinking` shows what the model thought too; None as `result_chars` cuts no result. The note of an earlier
+    compaction is the oldest of all, and stays: what it stands for is nowhere else.
     """
-    parts = message_texts(messages)
+    parts = message_texts(messages, result_chars=result_chars, thinking=thinking)
     noted = 1 if parts and NOTE_MARK in parts[0] else 0
     drop = int((len(parts) - noted) * min(1.0, max(0.0, drop_share)))
     told = [f"[{drop} earlier messages left out]"] if drop else []
@@ -71,19 +76,22 @@ def questioned_text(transcript: str, text: str) -> str:
     return f"<transcript>\n{transcript}\n</transcript>\n\n{text}"
 
 
-def message_texts(messages: Sequence[Message], *, result_chars: int | None = RESULT_CHARS) -> list[str]:
+def message_texts(
+    messages: Sequence[Message], *, result_chars: int | None = RESULT_CHARS, thinking: bool = False
+) -> list[str]:
     """Return each message as labelled text; those without any are left out. None as `result_chars` cuts no result."""
-    return [f"[{m.role}]\n{text}" for m in messages if (text := _text(m.blocks, result_chars))]
+    return [f"[{m.role}]\n{text}" for m in messages if (text := _text(m.blocks, result_chars, thinking))]
 
 
-def _text(blocks: Sequence[Block], result_chars: int | None) -> str:
-    return "\n".join(t for b in blocks if (t := _block(b, result_chars)))
+def _text(blocks: Sequence[Block], result_chars: int | None, thinking: bool) -> str:
+    return "\n".join(t for b in blocks if (t := _block(b, result_chars, thinking)))
 
 
-def _block(block: Block, result_chars: int | None) -> str:
+def _block(block: Block, result_chars: int | None, thinking: bool = False) -> str:
     kind = block.get("type")
     if is_thinking(block):
-        return ""
+        thought = str(block.get("thinking", "")).strip() if thinking else ""
+        return f"(thinks: {thought})" if thought else ""
     if kind == "text":
         return str(block.get("text", ""))
     if kind == "tool_use":

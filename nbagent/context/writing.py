@@ -20,8 +20,9 @@ from nbagent.context.handoff import (
     probe_request,
     read_note,
 )
+from nbagent.context.parts import Part, divided_turn, halves, note_in_force, shown_part
 from nbagent.context.policy import Compact
-from nbagent.context.standing import before_request, split
+from nbagent.context.standing import split
 from nbagent.context.transcript import NOTE_MARK, only_of, questioned_text, with_question
 from nbagent.core.effects import CallModel, Effect, Say
 from nbagent.core.messages import Request, Response
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 MAX_TRIES: Final = 3
 DROP_SHARE: Final = 0.2  # CC-C5: the oldest exchanges that go when the request itself does not fit
+MOST_DROPPED: Final = 0.95
 STAGES: Final = 2  # parts that are summarised apart and merged
 LEAST_UNITS: Final = 4  # fewer messages are not put into parts
 MOST_CHUNKS: Final = 30  # requests for one note; what is older than they can hold is left out, and counted
@@ -40,6 +42,8 @@ NO_ROOM: Final = (
     "a window of {window:,} tokens, {fixed:,} of them system text and tools, has no room for a request for a note; "
     "widen it with `%context set window=…`"
 )
+NO_HISTORY: Final = "(nothing came before this turn)"
+TURN_PART: Final = "{history}\n\n---\n\nThe turn that goes on, up to what is kept:\n\n{turn}"
 IN_PARTS: Final = "The conversation is too long for one request for a note: it is read in {count} parts."
 
 Written = HandoffNote | Rejected
@@ -62,26 +66,54 @@ def written_note(engine: Engine, fold: ViewFold, move: Compact) -> Flow:
     """Let the model write the note of a compaction; one that is there already is taken as it is."""
     if engine.edited is not None or move.note:
         return HandoffNote(text=move.note if engine.edited is None else engine.edited, sections={})
-    if _fits(engine, fold, move):
-        note = yield from _in_one(engine, fold, move)
-    else:
-        note = yield from _in_stages(engine, fold, move, 1)
+    if move.style.turn_template and (begins := divided_turn(fold, move.first_kept)) is not None:
+        return (yield from _of_divided_turn(engine, fold, move, begins))
+    part = shown_part(engine, fold, move)
+    note = yield from _of_part(engine, fold, move, part)
     if isinstance(note, HandoffNote) and move.style.checks is not None and engine.checks_notes:
         note = yield from _checked(engine, fold, move, note)
     if isinstance(note, HandoffNote) and move.style.probe:
-        note = yield from _probed(engine, fold, move, note)
+        note = yield from _probed(engine, fold, move, note, part)
     return note
 
 
-def _fits(engine: Engine, fold: ViewFold, move: Compact) -> bool:
+def _of_part(engine: Engine, fold: ViewFold, move: Compact, part: Part) -> Flow:
+    if _fits(engine, fold, move, part):
+        return (yield from _in_one(engine, fold, move, part))
+    return (yield from _in_stages(engine, fold, move, part, 1))
+
+
+def _of_divided_turn(engine: Engine, fold: ViewFold, move: Compact, begins: int) -> Flow:
+    """Write what came before a turn and the turn's own first part apart: the turn goes on in what is kept.
+
+    When nothing but an earlier note came before it, that stands as it is and is not written again.
+    """
+    assert move.first_kept is not None
+    before, first = halves(engine, fold, move.first_kept, begins)
+    history: Written = HandoffNote(text=note_in_force(fold) or NO_HISTORY, sections={})
+    if before is not None:
+        history = yield from _of_part(engine, fold, move, before)
+    if isinstance(history, Rejected):
+        return history
+    style = replace(move.style, template=move.style.turn_template)
+    turn = yield from _of_part(engine, fold, replace(move, style=style), first)
+    if isinstance(turn, Rejected):
+        return turn
+    return HandoffNote(
+        text=TURN_PART.format(history=history.text, turn=turn.text), sections={**history.sections, **turn.sections},
+        unseen=history.unseen + turn.unseen, parts=max(history.parts, turn.parts),
+    )  # fmt: skip
+
+
+def _fits(engine: Engine, fold: ViewFold, move: Compact, part: Part) -> bool:
     """Tell whether one request is asked for the note: its style may want smaller ones, or the oldest left out."""
     style, question = move.style, _question(engine, move)
     if style.too_long == "drop":
         return True
-    texts = _texts(engine, fold, move)
+    texts = _texts(fold, move, part)
     if style.chunk_tokens and sum(map(engine.meter.text, texts)) > style.chunk_tokens:
         return False
-    return engine.fits_one_request(fold, question, style)
+    return engine.fits_one_request(fold, question, style, part)
 
 
 def _no_room(engine: Engine) -> str:
@@ -95,11 +127,13 @@ def _question(engine: Engine, move: Compact, missing: Sequence[str] = ()) -> str
 # ---------------------------------------------------------------- one request
 
 
-def _in_one(engine: Engine, fold: ViewFold, move: Compact) -> Flow:
-    asked, dropped = _question(engine, move), 0.0
+def _in_one(engine: Engine, fold: ViewFold, move: Compact, part: Part) -> Flow:
+    """Ask until a note can be used, as often as the style allows; a request that is too long is made shorter."""
+    asked, style, dropped = _question(engine, move), move.style, 0.0
     note: Written = Rejected(reason="not asked")
-    for tried in range(MAX_TRIES):
-        question = engine.ask(fold, asked, move.style, dropped)
+    unusable = tried = 0
+    while unusable < style.tries and tried < max(style.tries, style.overflow_tries):
+        question = engine.ask(fold, asked, style, dropped, part)
         if question is None:
             return Rejected(reason=_no_room(engine))
         response = yield from _reply(engine, fold, question.request)
@@ -108,12 +142,13 @@ def _in_one(engine: Engine, fold: ViewFold, move: Compact) -> Flow:
         note = read_note(response)
         if isinstance(note, HandoffNote):
             return replace(note, unseen=question.left_out)
-        if note.too_long and move.style.too_long == "stages always":
-            return (yield from _in_stages(engine, fold, move, 2 << tried))
-        if note.shorter_helps:
-            dropped += DROP_SHARE
-        elif response.error is not None:
+        if note.too_long and style.too_long == "stages always":
+            return (yield from _in_stages(engine, fold, move, part, 2 << tried))
+        if response.error is not None and not note.too_long:
             break  # the client has tried again already
+        tried += 1
+        unusable += not note.too_long
+        dropped += DROP_SHARE if note.shorter_helps else 0.0
     return note
 
 
@@ -125,9 +160,9 @@ def _reply(
     return response
 
 
-def _probed(engine: Engine, fold: ViewFold, move: Compact, note: HandoffNote) -> Flow:
+def _probed(engine: Engine, fold: ViewFold, move: Compact, note: HandoffNote, part: Part) -> Flow:
     """Ask once what is missing (GC-C4); a note that was read in parts is compared with what fits."""
-    question = engine.ask(fold, probe_request(note.text), move.style, 0.0)
+    question = engine.ask(fold, probe_request(note.text), move.style, 0.0, part)
     if question is None:
         return note
     response = yield from _reply(engine, fold, question.request, "probe")
@@ -165,11 +200,11 @@ def _checked(engine: Engine, fold: ViewFold, move: Compact, note: HandoffNote) -
 # ---------------------------------------------------------------- in stages
 
 
-def _in_stages(engine: Engine, fold: ViewFold, move: Compact, divisor: int) -> Flow:
+def _in_stages(engine: Engine, fold: ViewFold, move: Compact, part: Part, divisor: int) -> Flow:
     """Read what is replaced in parts. A provider that finds a part too long gets smaller ones, twice at most."""
     note: Written = Rejected(reason=_no_room(engine))
     for _ in range(MAX_TRIES):
-        stages = _stages(engine, fold, move, divisor)
+        stages = _stages(engine, fold, move, part, divisor)
         if stages is None:
             return note
         yield Say(text=IN_PARTS.format(count=stages.count))
@@ -180,15 +215,17 @@ def _in_stages(engine: Engine, fold: ViewFold, move: Compact, divisor: int) -> F
     return note
 
 
-def _texts(engine: Engine, fold: ViewFold, move: Compact) -> list[str]:
-    """Return what the note is to tell of: what is replaced, and of a request without a reply nothing."""
+def _texts(fold: ViewFold, move: Compact, part: Part) -> list[str]:
+    """Return what the note is to tell of: what is replaced of the part, and of a request without a reply nothing."""
     view = fold.view()
+    if move.first_kept is None or part.full or move.style.head_only:
+        return units(part.messages)
     replaced, _ = split(fold, move.first_kept)
     gone = {e.id for e in replaced} | {view.compaction or ""}
-    return units(only_of(view, gone) if move.first_kept is not None else before_request(fold, view))
+    return units(only_of(view, gone))
 
 
-def _stages(engine: Engine, fold: ViewFold, move: Compact, divisor: int) -> _Stages | None:
+def _stages(engine: Engine, fold: ViewFold, move: Compact, part: Part, divisor: int) -> _Stages | None:
     count, style = engine.meter.text, move.style
     asked = part_request(_question(engine, move), part=MOST_CHUNKS, of=MOST_CHUNKS)
     note_room = min(engine.room(style), engine.budget.window_tokens // 8)  # the notes so far stand there too
@@ -196,7 +233,7 @@ def _stages(engine: Engine, fold: ViewFold, move: Compact, divisor: int) -> _Sta
     limit = min(room, style.chunk_tokens or room) // divisor
     if limit < LEAST_ROOM_TOKENS:
         return None
-    texts = _texts(engine, fold, move)
+    texts = _texts(fold, move, part)
     noted = texts[:1] if texts and NOTE_MARK in texts[0] else []
     left_out = 0
     while True:
@@ -239,7 +276,7 @@ def _asked(engine: Engine, fold: ViewFold, move: Compact, text: str) -> Flow:
         return Rejected(reason=_no_room(engine), too_long=True)
     request = engine.make_request(with_question((), text), engine.room(move.style))
     note: Written = Rejected(reason="not asked")
-    for _ in range(2):
+    for _ in range(min(2, move.style.tries)):
         response = yield from _reply(engine, fold, request)
         if response.cut == "stopped":
             return Rejected(reason="stopped")

@@ -80,9 +80,12 @@ def choose_policy(name: str, numbers: Numbers, threshold: float | None) -> Polic
 def threshold_share(policy: Policy, window_tokens: int) -> float:
     """Return the share of the window at which a policy compacts by itself; 1 for one that never does.
 
-    For one that compacts when it pays (`usual_share`) where that usually is.
+    For one that compacts when it pays (`usual_share`) where that usually is; one may say it itself (`limit_share`).
     """
     numbers = policy.numbers
+    own = getattr(policy, "limit_share", None)
+    if callable(own):
+        return float(own(window_tokens))
     if numbers.get("threshold"):
         return float(numbers["threshold"])
     usual = getattr(policy, "usual_share", None)
@@ -196,7 +199,7 @@ def _by_hand(situation: Situation, planned: Compact | None) -> Compact | None:
     """Return the move of somebody who asks now: a policy's that keeps most of a conversation would gain nothing."""
     if planned is not None and planned.note:
         return planned
-    history = situation.used_tokens - situation.fixed_tokens
+    history = sum(situation.tokens)
     move = planned or Compact(first_kept=None, reason="asked for")
     gone = tokens_before(situation, planned.first_kept) if planned is not None else 0
     if gone < history / 2:

@@ -265,7 +265,7 @@ def test_what_a_shortened_request_for_a_note_left_out_is_named(make_fake: Make, 
             session.send(f"Part {k}")
         script.note = lambda: reply(fault=fault) if (fault := next(faults, None)) else NOTE
         result = session.run(compact(session.session, session.ports))
-        asked = texts(fake.requests[-1].body)
+        asked = [t for r in fake.requests if "earlier messages left out" in (t := texts(r.body))][-1]
         left_out = re.search(r"\[(\d+) earlier messages left out\]", asked)
         assert result.applied
         assert asked.index("<context-note>") < asked.index("earlier messages left out")

@@ -1,8 +1,8 @@
 """createrole: after createrole's digital employees (CR-C1 to C5).
 
-Modelled: old results are masked on assembly (all but those of the last two messages), the turn's own results near
-90 %, a hand-off note before compaction with URLs and paths appended by machine, retry on overflow. The estimate and
-the last measurement are compared and the larger is believed (the engine does that for every policy).
+Modelled: old results are masked on assembly (all but those of the last two messages), at 90 % all that a request has
+held, and when that is not enough there is a hand-off note with URLs and paths appended by machine; retry on overflow.
+The estimate and the last measurement are compared and the larger is believed (the engine does that for every policy).
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ class CreateRolePolicy:
             return prune(old, pointer, "old results were masked")
         if not forced and situation.share < self.numbers["threshold"]:
             return ()
+        seen = [r for r in shown_results(situation) if r.steps_ago >= 1]
+        gain = freed_tokens(seen)
+        left = (situation.used_tokens - gain) / max(1, situation.window)
+        if not forced and gain >= self.numbers["least_gain"] * situation.window and left < self.numbers["threshold"]:
+            return prune(seen, pointer, "all results but the newest were masked")
         style = NoteStyle(
             template="createrole", users_tokens=4_000, appendix_tokens=2_000, reattach=0, last_resort="drop"
         )

@@ -1,26 +1,46 @@
 """gemini-cli: after Gemini CLI (0.61, 2026-08) (GC-C1 to C5).
 
-Modelled: at 50 % of the window, tool responses beyond the newest 50,000 tokens are offloaded, the oldest 70 % of
-the history is summarised as a state snapshot, cut at the start of a request; a second call probes the summary;
-larger than what it replaces is rejected; independently, old outputs are masked. Left out: the graph context
-manager, next-speaker check. The seed triggers at 70 %.
+Modelled: at 50 % of the window, the oldest 70 % of the history, by characters, is summarised as a state snapshot, cut
+at the start of a request; of the kept part, tool responses beyond the newest 50,000 tokens are cut to both ends; a
+second call probes the summary. One that is larger than what it replaces is rejected, and from then on only tool
+responses are cut, until a compaction succeeds. Below 50 %, or where no request begins that late, old outputs are
+masked. Left out: the graph context manager, next-speaker check. The seed triggers at 70 %.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nbagent.context.moves import beyond_budget, cut_keeping, freed_tokens, pointer, prune, shown_results, tokens_before
+from nbagent.context.moves import (
+    Shown,
+    beyond_budget,
+    cut_after,
+    head_and_tail,
+    over_budget,
+    prune,
+    shown_results,
+    tokens_before,
+    with_both_ends,
+)
 from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation, in_window
+from nbagent.context.standing import gave_up
+from nbagent.core.entries import Entry
+from nbagent.core.errors import PolicyError
 
 DEFAULT: Numbers = {
     "threshold": 0.5,  # compressionThreshold since 0.18
-    "keep": 0.3,  # of the history, by size, snapped forward to a request
+    "keep": 0.3,  # of the history, by JSON characters, snapped forward to a request
+    "budget_tokens": 50_000,  # newest tool responses that stay whole at a compaction
+    "stub_tokens": 10_000,  # 40,000 characters: what is left of one beyond that, a fifth of it the beginning
     "protect_tokens": 50_000,  # newest tool responses that stay (masking)
     "mask_least_tokens": 30_000,  # masking happens when this much can go
 }
 SEED: Numbers = {"threshold": 0.7}
 NEVER_MASKED = ("skill", "ask")
+CHARS_A_TOKEN = 4
+PREVIEW_CHARS = 250  # of each end of a masked output
+HEAD_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +50,34 @@ class GeminiCliPolicy:
     numbers: Numbers
     name: str = "gemini-cli"
 
+    def __post_init__(self) -> None:
+        if not 0 < (keep := self.numbers["keep"]) < 1:
+            raise PolicyError(f"policy {self.name!r}: keep={keep:g} is not possible; give a share above 0 and below 1")
+
     def plan(self, situation: Situation) -> Plan:
         """Propose what Gemini CLI would do before this call."""
         forced = situation.moment.reason != "before_call"
         if not forced and situation.share < self.numbers["threshold"]:
             return self._mask(situation)
-        history = situation.used_tokens - situation.fixed_tokens
-        first_kept = cut_keeping(situation, int(self.numbers["keep"] * history), turns_only=True)
-        if tokens_before(situation, first_kept) <= 0:
+        if not forced and gave_up(situation.path, self.name):
+            return self._cut(shown_results(situation), situation.window) or self._mask(situation)
+        first_kept = cut_after(situation, 1 - self.numbers["keep"])
+        if tokens_before(situation, first_kept) <= 0 and situation.moment.reason != "manual":
             return self._mask(situation)
         style = NoteStyle(
             template="gemini-cli", users_tokens=0, appendix_tokens=0, reattach=0, probe=True, reject_above=1.0,
-            last_resort="",
+            last_resort="", head_only=True, tries=2, once_larger=True,
         )  # fmt: skip
-        return (Compact(first_kept=first_kept, reason="half of the window was used", style=style),)
+        compact = Compact(first_kept=first_kept, reason="half of the window was used", style=style)
+        kept = {e.id for e in _from(situation, first_kept)}
+        return (*self._cut([r for r in shown_results(situation) if r.entry_id in kept], situation.window), compact)
+
+    def _cut(self, results: Sequence[Shown], window_tokens: int) -> Plan:
+        """Return the move that cuts the results beyond the newest ones to both ends; none that are short."""
+        stub = in_window(self.numbers["stub_tokens"], window_tokens)
+        over = over_budget(results, in_window(self.numbers["budget_tokens"], window_tokens), stub)
+        head = int(HEAD_SHARE * stub * CHARS_A_TOKEN)
+        return prune(over, head_and_tail(head, stub * CHARS_A_TOKEN - head), "old tool outputs were cut")
 
     def _mask(self, situation: Situation) -> Plan:
         results = [r for r in shown_results(situation) if r.body.name not in NEVER_MASKED]
@@ -51,9 +85,14 @@ class GeminiCliPolicy:
         old = beyond_budget(
             [r for r in results if r not in latest], in_window(self.numbers["protect_tokens"], situation.window)
         )
-        if freed_tokens(old) < in_window(self.numbers["mask_least_tokens"], situation.window):
+        if sum(r.tokens for r in old) < in_window(self.numbers["mask_least_tokens"], situation.window):
             return ()
-        return prune(old, pointer, "old tool outputs were masked")
+        return prune(old, with_both_ends(PREVIEW_CHARS), "old tool outputs were masked")
+
+
+def _from(situation: Situation, first_kept: str | None) -> Sequence[Entry]:
+    at = next((i for i, e in enumerate(situation.path) if e.id == first_kept), len(situation.path))
+    return situation.path[at:]
 
 
 KIND = PolicyKind(

@@ -1,8 +1,8 @@
 """manus: after Manus' public posts and webinar (2025-07 to 2025-11) (MA-C3 to C6).
 
 Modelled: below the pre-rot threshold nothing; there the oldest half of the tool calls goes to compact form with what
-brings it back; when a round no longer frees much, a summary from the full data into a schema, the last calls kept
-whole. Errors stay. Left out: the planner agent, tool masking by logits.
+brings it back; when a round no longer frees much, a summary into a schema from the full data, also of what is in
+compact form, the last calls kept whole. Errors stay. Left out: the planner agent, tool masking by logits.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ class ManusPolicy:
         if freed_tokens(half) >= self.numbers["least_gain"] * situation.window:
             return prune(half, pointer, "the oldest half of the tool calls went to compact form")
         first_kept = cut_keeping(situation, in_window(self.numbers["keep_tokens"], situation.window))
-        if tokens_before(situation, first_kept) <= 0:
+        if tokens_before(situation, first_kept) <= 0 and situation.moment.reason != "manual":
             return ()
-        style = NoteStyle(template="manus", users_tokens=0, appendix_tokens=1_000, reattach=0, last_resort="")
+        style = NoteStyle(
+            template="manus", users_tokens=0, appendix_tokens=1_000, reattach=0, last_resort="", full=True
+        )
         return (Compact(first_kept=first_kept, reason="compact forms no longer free enough", style=style),)
 
 

@@ -1,9 +1,9 @@
 """opencode: after OpenCode (1.18, 2026-08) (OD-C1).
 
-Modelled: optional pruning of results older than two turns beyond 40,000 tokens when 20,000 come free; compaction
-when the usable window is used, whole recent turns kept up to a quarter of it (2,000 to 15,000 tokens), the
-transcript as text. Left out: the replay of an overflowed request, plugin hooks. The seed prunes by default, and
-before it summarises.
+Modelled: optional pruning of results older than two turns beyond 40,000 tokens when 20,000 come free, back to the
+newest that is cleared already; compaction when the usable window is used, whole recent turns kept up to a quarter of it
+(2,000 to 15,000 tokens), what comes before them as text, with thinking. Left out: the replay of an overflowed request,
+plugin hooks. The seed prunes by default, and before it summarises.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nbagent.context.moves import (
+    Shown,
     beyond_budget,
     cut_keeping,
     fixed_text,
     freed_tokens,
     prune,
     shown_results,
+    since_cleared,
     tokens_before,
 )
 from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation, in_window, less_reserve
@@ -47,16 +49,19 @@ class OpenCodePolicy:
         forced = situation.moment.reason != "before_call"
         usable = self.usable_tokens(situation)
         if not forced and situation.used_tokens < usable:
-            return self._prune(situation) if self.numbers["prune"] and not situation.moment.mid_turn else ()
+            return () if situation.moment.mid_turn else self._prune(situation)
+        pruned = () if forced else self._prune(situation)
+        if pruned and situation.used_tokens - freed_tokens(self._old(situation)) < usable:
+            return pruned
         least = in_window(self.numbers["keep_least_tokens"], situation.window)
         most = in_window(self.numbers["keep_most_tokens"], situation.window)
         keep = max(least, min(most, int(self.numbers["keep_share"] * usable)))
         first_kept = cut_keeping(situation, keep)
-        if tokens_before(situation, first_kept) <= 0:
+        if tokens_before(situation, first_kept) <= 0 and situation.moment.reason != "manual":
             return ()
         style = NoteStyle(
             template="opencode", users_tokens=0, appendix_tokens=0, reattach=0, serialised=True, reject_above=1.0,
-            last_resort="",
+            last_resort="", head_only=True, thinking=True,
         )  # fmt: skip
         return (Compact(first_kept=first_kept, reason="the usable window was used", style=style),)
 
@@ -66,10 +71,16 @@ class OpenCodePolicy:
             return int(self.numbers["threshold"] * situation.window)
         return less_reserve(situation.window, in_window(self.numbers["reserve_tokens"], situation.window))
 
+    def _old(self, situation: Situation) -> list[Shown]:
+        results = since_cleared(situation, shown_results(situation))
+        old = [r for r in results if r.turns_ago >= 2 and r.body.status == "ok" and r.body.name != "skill"]
+        return beyond_budget(old, in_window(self.numbers["protect_tokens"], situation.window))
+
     def _prune(self, situation: Situation) -> Plan:
-        results = [r for r in shown_results(situation) if r.turns_ago >= 2 and r.body.name != "skill"]
-        old = beyond_budget(results, in_window(self.numbers["protect_tokens"], situation.window))
-        if freed_tokens(old) <= in_window(self.numbers["prune_least_tokens"], situation.window):
+        if not self.numbers["prune"]:
+            return ()
+        old = self._old(situation)
+        if sum(r.tokens for r in old) <= in_window(self.numbers["prune_least_tokens"], situation.window):
             return ()
         return prune(old, fixed_text(CLEARED), "results of old turns were cleared")
 
