@@ -19,7 +19,7 @@ from nbagent.context.moves import cut_keeping
 from nbagent.context.note import DROPPED, NO_NOTE, NoteParts, compose_note, files_touched, shown_again, users_messages
 from nbagent.context.parts import Part, whole
 from nbagent.context.pins import SHARE, pinned_texts, unpinned
-from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation
+from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation, in_window
 from nbagent.context.rot import detect, moves_for
 from nbagent.context.signals import TurnCalls, signal
 from nbagent.context.standing import (
@@ -70,7 +70,8 @@ class Engine:
     """What one turn's context management works with. `make_request` turns messages into a request of this turn.
 
     `machine_note(replaced, kept, limit_tokens)` lists what must not get lost; `skills_note` is attached again;
-    `flush` may let the model store what matters first; `fresh_prefix` makes the prefix anew and gives its digest as
+    `flush` may let the model store what matters first; `transcript` puts entries into a file and returns its path;
+    `fresh_prefix` makes the prefix anew and gives its digest as
     `prefix`, with what else a compaction has to remember of it. `model` is the model that notes are asked of, and
     `model_window` what it holds by itself. `checks_notes` is False where a stand-in writes them.
     """
@@ -86,6 +87,7 @@ class Engine:
     machine_note: MachineNote = lambda replaced, kept, limit_tokens: ""
     flush: FlushHook = no_flush
     skills_note: Callable[[Sequence[Entry]], str] = lambda replaced: ""
+    transcript: Callable[[Sequence[Entry]], str] = lambda replaced: ""
     fresh_prefix: Callable[[], Mapping[str, Any]] = dict
     model: str = ""
     model_window: int = 0
@@ -278,6 +280,7 @@ class Engine:
             machine=self.machine_note(replaced, kept, machine_limit) if machine_limit else "",
             attached=shown_again(replaced, kept, self._scaled(style), count) if style.reattach else "",
             skills=self.skills_note(replaced), recent=recent, missing="\n".join(note.missing.lines()),
+            transcript=self.transcript(replaced) if style.transcript else "",
             beside=style.beside(replaced, self.budget.window_tokens) if style.beside else "",
             pins=pinned_texts(replaced, view.pins, self.budget.window_tokens // SHARE, count),
         )  # fmt: skip
@@ -290,8 +293,10 @@ class Engine:
         return Compaction(first_kept=first_kept, note=compose_note(parts), reason=move.reason, details=details)
 
     def _scaled(self, style: NoteStyle) -> NoteStyle:
-        """Return the style with what is shown again bounded by the window: a fiftieth each."""
-        return replace(style, reattach_tokens=min(style.reattach_tokens, self.budget.window_tokens // 50))
+        """Return the style with what is shown again bounded by the window: a fiftieth each, or its share of one."""
+        window = self.budget.window_tokens
+        most = max(window // 50, in_window(style.reattach_tokens, window))
+        return replace(style, reattach_tokens=min(style.reattach_tokens, most))
 
     def _as_text(self, view: View, kept: set[str]) -> str:
         """Return the kept steps as text: thinking that is bound to its prefix cannot be kept behind a note."""

@@ -235,6 +235,17 @@ def handoff_request(template: Template, *, focus: str = "", missing: Sequence[st
     return ASK.format(lead=template.lead, focus=extra, sections=sections)
 
 
+AGAIN = (
+    "Your last answer could not be used ({reason}). Answer with the note alone, inside <note>…</note>, shorter and in "
+    "your own words; call no tool."
+)
+
+
+def again_request(asked: str, reason: str) -> str:
+    """Return the text that asks once more after an answer that could not be used."""
+    return f"{asked}\n\n{AGAIN.format(reason=reason)}"
+
+
 def part_request(asked: str, *, part: int, of: int, so_far: str = "") -> str:
     """Return the text that asks for a note on one part of a conversation; `asked` is what is asked of a whole one."""
     told = SO_FAR.format(note=so_far) if so_far else ""

@@ -18,6 +18,7 @@ UNSEEN = (
     "Its writer did not see the oldest {count} messages of what was replaced, since they did not fit: they are in no "
     "summary, `recall` finds them."
 )
+TRANSCRIPT = "All of it is in the file {path}, as text: `read` and `grep` work on it."
 NO_NOTE = "(no note could be written; what follows was collected by machine)"
 DROPPED = "(the oldest part was left out without a note)"
 CUT_MARK = " […] "
@@ -31,7 +32,8 @@ class NoteParts:
     """What a note is made of. `machine` is the machine-made list, `attached` what is shown again, empty for none.
 
     `unseen` counts the messages that the writer of the handoff was not shown. `beside` is what a policy keeps beside
-    it, `missing` what the handoff should hold and does not. `note_last` puts the handoff behind all else.
+    it, `missing` what the handoff should hold and does not. `transcript` is the file of what was replaced, `note_last`
+    puts the handoff behind all else.
     """
 
     handoff: str
@@ -46,11 +48,14 @@ class NoteParts:
     beside: str = ""
     missing: str = ""
     note_last: bool = False
+    transcript: str = ""
 
 
 def compose_note(parts: NoteParts) -> str:
     """Return the note as the model will see it, the most binding last."""
     pieces = [HEAD, UNSEEN.format(count=parts.unseen)] if parts.unseen else [HEAD]
+    if parts.transcript:
+        pieces.append(TRANSCRIPT.format(path=parts.transcript))
     handoff = [("handoff", parts.handoff)]
     for title, text in (
         *(handoff if not parts.note_last else ()),

@@ -83,7 +83,8 @@ class NoteStyle:
     and merges their notes (after the provider's own refusal the oldest part is left out), "stages always" does so in
     either case, "drop" leaves the oldest out in either. `chunk_tokens` is the most that one request shows of it, 0 for
     all that fits. `checks(note, replaced)` says what a note lacks: it is asked for once more, and what is missing then
-    is listed behind it. `beside(replaced, window_tokens)` is kept beside the note.
+    is listed behind it. `beside(replaced, window_tokens)` is kept beside the note. `transcript` puts the whole
+    conversation before the cut into a file, which the note names.
 
     What the writer is shown: `head_only` leaves out the part that is kept; `full` shows results whole that were put
     into a short form; `thinking` shows in a transcript what the model thought; `turn_template` names the sections for
@@ -120,6 +121,7 @@ class NoteStyle:
     overflow_tries: int = 3
     users_newest: bool = False
     note_last: bool = False
+    transcript: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from nbagent.context.handoff import (
     TEMPLATES,
     HandoffNote,
     Rejected,
+    again_request,
     handoff_request,
     merge_request,
     part_request,
@@ -149,6 +150,8 @@ def _in_one(engine: Engine, fold: ViewFold, move: Compact, part: Part) -> Flow:
         tried += 1
         unusable += not note.too_long
         dropped += DROP_SHARE if note.shorter_helps else 0.0
+        if not note.too_long:
+            asked = again_request(_question(engine, move), note.reason)
     return note
 
 
@@ -274,9 +277,10 @@ def _asked(engine: Engine, fold: ViewFold, move: Compact, text: str) -> Flow:
     """Ask for one note; a bad one is asked for once more."""
     if engine.meter.text(text) > engine.ask_limit(move.style):
         return Rejected(reason=_no_room(engine), too_long=True)
-    request = engine.make_request(with_question((), text), engine.room(move.style))
-    note: Written = Rejected(reason="not asked")
+    note: Written = Rejected(reason="")
     for _ in range(min(2, move.style.tries)):
+        question = again_request(text, note.reason) if isinstance(note, Rejected) and note.reason else text
+        request = engine.make_request(with_question((), question), engine.room(move.style))
         response = yield from _reply(engine, fold, request)
         if response.cut == "stopped":
             return Rejected(reason="stopped")

@@ -24,6 +24,8 @@ from nbagent.context.policy import (
     less_reserve,
     make_policy,
 )
+from nbagent.context.simulate import bare_path
+from nbagent.context.transcript import message_texts
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Effect
 from nbagent.core.entries import Compaction, Entry, Restore, TurnStart
@@ -32,6 +34,7 @@ from nbagent.core.messages import Message, Prefix, Request
 from nbagent.core.view import View, ViewFold, build_view
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.engines import engine_kinds
+from nbagent.tools.tool import Artifact
 
 ENTRY_POINTS = "nbagent.policies"
 
@@ -233,11 +236,16 @@ def last_compaction(path: Sequence[Entry], *, to: str) -> Entry:
     return found
 
 
+def transcript_of(entries: Sequence[Entry]) -> str:
+    """Return a conversation as text from its beginning, every result whole: as if nothing had ever been left out."""
+    return "\n\n".join(message_texts(build_view(bare_path(entries)).messages, result_chars=None)) + "\n"
+
+
 def make_engine(
     *, named: NamedModel, policy: Policy, prefix: Callable[[], Prefix], budget: Budget, options: Mapping[str, Any],
     meter: Any, predict: Callable[[View], int], price: Callable[[str, Any], float],
     fresh_prefix: Callable[[], Mapping[str, Any]], skills_note: Callable[[Sequence[Entry]], str],
-    focus: str = "", edited: str | None = None, flush: FlushHook = no_flush,
+    keep: Callable[[str], Artifact], focus: str = "", edited: str | None = None, flush: FlushHook = no_flush,
 ) -> Engine:  # fmt: skip
     """Return the engine that manages the context of one turn, or of one compaction by hand.
 
@@ -256,4 +264,5 @@ def make_engine(
         price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix,
         skills_note=skills_note, model=named.name, model_window=named.facts.window_tokens,
         focus=focus, edited=edited, flush=flush, machine_note=MachineNotes(meter.text),
+        transcript=lambda replaced: keep(transcript_of(replaced)).path,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from nbagent.core.entries import ResultStatus, ToolResult
 from nbagent.core.errors import JournalUnwritable, ToolError, ToolStopped, one_line
 from nbagent.core.messages import ToolCall, canonical, text_block
 from nbagent.tools.kernel_types import CodeCancelled
-from nbagent.tools.output import cap_text, clean_text
+from nbagent.tools.output import PREVIEW_OVER_CHARS, cap_text, clean_text
 from nbagent.tools.registry import validate_input
 from nbagent.tools.tool import Artifact, Tool, ToolContext, ToolOutput
 
@@ -134,12 +134,15 @@ def _result(call: ToolCall, tool: Tool, output: ToolOutput, context: ToolContext
         artifact = context.keep(full)
         capped = cap_text(text, context.cap_chars, artifact_path=artifact.path)
         text, shown = capped.text, capped.shown
-    elif output.full_text is not None and len(full) > len(text):
+    elif len(full) > (len(text) if output.full_text is not None else PREVIEW_OVER_CHARS):
         artifact = context.keep(full)
+    meta = output.meta
+    if artifact is not None and len(full) > PREVIEW_OVER_CHARS:
+        meta = {**meta, "full_path": artifact.path}  # a policy may show a beginning of it only
     blocks = (text_block(text), *output.images) if text.strip() else output.images
     return ToolResult(
         call_id=call.id, name=call.name, content=tuple(blocks), status=output.status,
-        artifact=artifact.digest if artifact else None, full_chars=len(full), shown=shown, meta=output.meta,
+        artifact=artifact.digest if artifact else None, full_chars=len(full), shown=shown, meta=meta,
     )  # fmt: skip
 
 

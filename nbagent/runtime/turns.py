@@ -325,8 +325,8 @@ class TurnRunner:
             meter=self.gauge.meter(named.facts.family),
             predict=lambda view: self.gauge.look(view, prefix(), named.facts),
             price=lambda model, usage: self.gauge.price(named.facts, usage),
-            fresh_prefix=self.fresh_prefix, skills_note=self.skills_note, focus=focus, edited=edited,
-            flush=flush,
+            fresh_prefix=self.fresh_prefix, skills_note=self.skills_note, keep=self.keep,
+            focus=focus, edited=edited, flush=flush,
         )  # fmt: skip
 
     def skills_note(self, replaced: Sequence[Entry]) -> str:

@@ -311,3 +311,22 @@ def test_results_that_a_bound_loop_keeps_stand_whole_in_the_note() -> None:
     assert isinstance(body, Compaction)
     assert body.first_kept is None
     assert "the_very_end" in body.note
+
+
+def test_an_answer_that_cannot_be_used_is_told_why_when_it_is_asked_for_again() -> None:
+    """CC-C5: with other parameters, not the same request again."""
+    tool = Response(blocks=(call(),), stop_reason="tool_use", model=MODEL)
+    played, outcome = compacted(LONG, tool, text_reply("<note>## Goal\nx", stop="max_tokens"), GOOD)
+    assert outcome == "applied"
+    assert "could not be used" not in asked(played.requests[0])
+    assert "could not be used (the reply calls a tool)" in asked(played.requests[1])
+    assert "could not be used (the note was cut off)" in asked(played.requests[2])
+    assert asked(played.requests[2]).startswith("<transcript>")
+
+
+def test_what_is_shown_again_takes_what_the_policy_says_in_a_window_of_usual_size() -> None:
+    """CC-C4: 5,000 tokens each in 200,000; less in a smaller window."""
+    for window, most in ((200_000, 5_000), (20_000, 500), (400_000, 5_000)):
+        scaled = engine("claude-code", window=window)._scaled(NoteStyle(reattach_tokens=5_000))
+        assert scaled.reattach_tokens == most
+    assert engine(window=20_000)._scaled(NoteStyle(reattach_tokens=2_000)).reattach_tokens == 400

@@ -85,7 +85,7 @@ class ClaudeCodePolicy:
         return NoteStyle(
             template="claude-code", users_tokens=0, appendix_tokens=0, reattach=int(self.numbers["reattach"]),
             reattach_tokens=int(self.numbers["reattach_tokens"]), last_resort="drop", reject_above=1.0,
-            too_long="drop",
+            too_long="drop", transcript=True,
         )  # fmt: skip
 
 
@@ -94,9 +94,16 @@ def _chars(shown: Shown) -> int:
 
 
 def _preview(shown: Shown, size: int) -> str:
+    """Return the beginning of a result, with how large the whole is and where (claude.md F30)."""
     text = joined_text(shown.body.content)
+    meta = shown.body.meta
+    path = meta.get("full_path") or (meta.get("path") if shown.body.name == "read" else "")
+    where = f"is in {path}: `read` it with offset and limit, or `recall` {shown.entry_id}" if path else (
+        f"is read by `recall` {shown.entry_id}"
+    )  # fmt: skip
+    whole = max(len(text), shown.body.full_chars or 0)
     return (
-        f"[only a preview: {shown.label}, {len(text):,} characters in all; `recall` {shown.entry_id} reads the whole]\n"
+        f"[only a preview: {shown.label}, {whole:,} characters in all; the whole {where}]\n"
         f"{text[:size]}\n[end of the preview]"
     )
 
