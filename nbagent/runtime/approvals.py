@@ -19,7 +19,7 @@ from nbagent.tools.tool import Tool
 Ask = Callable[[str], Awaitable[str | None]]
 
 MAX_QUESTIONS = 3
-SHOWN_CHARS = 4_000
+SHOWN_LINES, SHOWN_CHARS = 300, 20_000  # of what is asked about: as a rule all of it, since all of it runs
 _YES = {"y": "once", "yes": "once", "t": "turn", "turn": "turn", "a": "notebook", "always": "notebook"}
 _NO = {"", "n", "no", "d", "deny"}
 
@@ -179,7 +179,8 @@ def question(name: str, arguments: JsonObject, danger: Sequence[str], *, once: b
     """Return what the person is asked; `once`: a rule wants it asked each time, so there is no wider yes."""
     body = str(arguments.get("code") or arguments.get("command") or canonical(arguments))
     lines = undisguised(body.strip()).split("\n")
-    text = "\n".join(lines[:30]) + (f"\n… ({len(lines) - 30} more lines)" if len(lines) > 30 else "")
+    more = f"\n… ({len(lines) - SHOWN_LINES} more lines)" if len(lines) > SHOWN_LINES else ""
+    text = "\n".join(lines[:SHOWN_LINES]) + more
     shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}\n… ({len(text) - SHOWN_CHARS} more characters)"
     why = f"\nIt {'; it '.join(danger)}." if danger else ""
     choices = "[y]es, [n]o" if once else "[y]es, for this [t]urn, [a]lways in this notebook, [n]o"

@@ -217,8 +217,10 @@ def test_the_question_shows_all_that_runs() -> None:
     decide("shell", command="rm x\recho harmless\x1b[2K", answers=["n"], asked=asked)
     assert "rm x" in asked[0]
     assert "\x1b" not in asked[0]
-    decide("python", code="\n".join(f"line{i}" for i in range(100)), answers=["n"], asked=asked)
-    assert "70 more lines" in asked[1]
+    decide("python", code="\n".join(f"line{i}" for i in range(200)), answers=["n"], asked=asked)
+    assert "\nline199\nAllow?" in asked[1]
+    decide("python", code="\n".join(f"line{i}" for i in range(1000)), answers=["n"], asked=asked)
+    assert "\nline299\n… (700 more lines)\nAllow?" in asked[2]
 
 
 def test_the_question_shows_code_in_the_order_in_which_it_runs() -> None:
