@@ -220,6 +220,31 @@ def test_a_turn_that_runs_its_question_and_its_sub_agents_have_roles_and_names(w
         assert line in tree, tree
 
 
+def test_a_second_click_on_show_more_answers_nothing(window: Window, place: str) -> None:
+    parts = bundle("state")["parts"]
+    choices = [{"answer": "t", "label": "For this turn"}, {"answer": "n", "label": "No"}]
+    text = "\n".join(f"print({i})" for i in range(40))
+    parts |= {
+        "turn": {**parts["turn"], "status": "running", "delivers": True, "step": 1},
+        "approval": {"approval": "q1", "tool": "python", "text": text, "more_chars": 30, "choices": choices},
+    }
+    notebook = played(window, place, parts, answers={"question": {"text": f"{text}\nprint('the end')"}})
+    question = window.panel.get_by_role("group", name="The agent asks: python")
+    more = question.get_by_role("button", name="Show 30 more characters")
+    more.scroll_into_view_if_needed()
+    box = more.bounding_box()
+    assert box is not None
+    at = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    window.page.mouse.click(*at)
+    question.get_by_text("the end").wait_for()
+    window.page.mouse.click(*at)
+    shown = question.get_by_role("button", name="All of it is shown")
+    assert shown.evaluate("node => node === document.activeElement")
+    question.get_by_role("button", name="No", exact=True).click()
+    until(lambda: commands(notebook, "answer"))
+    assert [c["answer"] for c in commands(notebook, "answer")] == ["n"]
+
+
 def test_a_compaction_is_made_by_keyboard_alone(window: Window, place: str) -> None:
     notebook = played(window, place)
     page = window.page

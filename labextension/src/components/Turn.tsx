@@ -79,13 +79,21 @@ export function Question({ session, trans }: PartProps): JSX.Element | null {
           {whole ? session.question : approval.text}
         </pre>
       </div>
-      {approval.moreChars > 0 && !whole ? (
+      {/* It keeps its place: else a second click would meet the answer that moved there. */}
+      {approval.moreChars > 0 ? (
         <button
           type="button"
           className="nbagent-Button"
-          onClick={() => void session.readQuestion(approval.approval)}
+          aria-disabled={whole}
+          onClick={() => {
+            if (!whole) {
+              void session.readQuestion(approval.approval);
+            }
+          }}
         >
-          {trans.__('Show %1 more characters', approval.moreChars)}
+          {whole
+            ? trans.__('All of it is shown')
+            : trans.__('Show %1 more characters', approval.moreChars)}
         </button>
       ) : null}
       <div className="nbagent-Row">
