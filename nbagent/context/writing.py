@@ -26,6 +26,7 @@ from nbagent.context.policy import Compact
 from nbagent.context.standing import split
 from nbagent.context.transcript import NOTE_MARK, only_of, questioned_text, with_question
 from nbagent.core.effects import CallModel, Effect, Say
+from nbagent.core.entries import UsageReported
 from nbagent.core.messages import Request, Response
 from nbagent.core.view import ViewFold
 
@@ -46,6 +47,7 @@ NO_ROOM: Final = (
 NO_HISTORY: Final = "(nothing came before this turn)"
 TURN_PART: Final = "{history}\n\n---\n\nThe turn that goes on, up to what is kept:\n\n{turn}"
 IN_PARTS: Final = "The conversation is too long for one request for a note: it is read in {count} parts."
+CEILING: Final = "its note costs more than the turn may (${ceiling:g}, --max-cost); `%context compact` has no ceiling"
 
 Written = HandoffNote | Rejected
 Flow = Generator[Effect, Any, Written]
@@ -254,10 +256,12 @@ def _stages(engine: Engine, fold: ViewFold, move: Compact, part: Part, divisor: 
 def _through(engine: Engine, fold: ViewFold, move: Compact, stages: _Stages) -> Flow:
     """Ask for each part's note, the chunks of a part one after the other; then for one note of all."""
     notes: list[str] = []
-    number = 0
+    number, begun = 0, len(fold.path)
     for part in stages.parts:
         so_far = ""
         for chunk in part:
+            if line := _ceiling_reached(fold, begun):
+                return Rejected(reason=line)
             number += 1
             question = part_request(_question(engine, move), part=number, of=stages.count, so_far=so_far)
             note = yield from _asked(engine, fold, move, questioned_text("\n\n".join(chunk), question))
@@ -271,6 +275,14 @@ def _through(engine: Engine, fold: ViewFold, move: Compact, stages: _Stages) -> 
     if isinstance(note, Rejected):
         return note
     return replace(note, unseen=stages.left_out, parts=stages.count)
+
+
+def _ceiling_reached(fold: ViewFold, begun: int) -> str:
+    """Return the line that says that what was asked since `begun` took all that the running turn may cost."""
+    view = fold.view()
+    ceiling = view.turn.limits.get("max_cost_usd") if view.turn is not None and not view.turn_ended else None
+    spent = sum(e.body.cost_usd for e in fold.path[begun:] if isinstance(e.body, UsageReported))
+    return CEILING.format(ceiling=ceiling) if ceiling is not None and spent >= ceiling else ""
 
 
 def _asked(engine: Engine, fold: ViewFold, move: Compact, text: str) -> Flow:
