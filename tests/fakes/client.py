@@ -40,7 +40,7 @@ def send(
 ) -> Response:
     """Send one request; a body of bytes goes out as it is, `headers` replace the usual ones."""
     where = urlsplit(base_url)
-    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=10)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     try:
         connection.request(

@@ -23,6 +23,7 @@ from nbagent.memory.embedders import EmbedderFault, Kind, MiniLmEmbedder, Static
 from nbagent.memory.endpoint import EndpointEmbedder, endpoint_of
 from nbagent.memory.wordpiece import WordPiece
 from tests.memory.desk import BadEmbedder, Desk, WordsEmbedder, snippets
+from tests.patience import until
 
 STATIC = StaticEmbedder()
 
@@ -171,6 +172,7 @@ def test_a_server_that_does_not_answer_in_time_is_asked_once(
     memory = desk.open(embedder)
     assert snippets(memory, "alpha") == ["- alpha"]
     assert "did not answer within 0 s" in str(memory.status().diagnostics[-1])
+    until(lambda: server.asked)  # it may read the question after it was given up
     assert (len(server.asked), waits) == (1, [])
     server.hang.set()
     embedder.close()

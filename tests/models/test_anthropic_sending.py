@@ -21,6 +21,7 @@ from nbagent.models.anthropic_sending import Sender
 from nbagent.models.connections import Connections
 from tests.fakes import replies
 from tests.fakes.messages_api import FakeMessagesAPI, reply
+from tests.patience import HANG_S
 
 
 class Server:
@@ -74,7 +75,7 @@ def refusal(status: int, **error: str) -> bytes:
 async def send(url: str, bodies: Sequence[bytes]) -> list[str]:
     http = httpx2.AsyncClient(trust_env=False, follow_redirects=True)
     client = anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0, http_client=http)
-    direct = Connections(connect_s=5, read_s=5)
+    direct = Connections(connect_s=60, read_s=60)
     sender, told = Sender(client, direct), []
     try:
         for body in bodies:
@@ -156,7 +157,8 @@ def test_a_connection_that_died_while_it_rested_is_replaced_unseen(
     assert bodies == [b'{"a":1}', b'{"a":2}', b'{"a":3}', *([b'{"a":3}'] if rested else [])]
 
 
-def test_a_fresh_connection_that_dies_is_a_failure_and_not_tried_again_unseen() -> None:
+def test_a_fresh_connection_that_dies_is_a_failure_and_not_tried_again_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "RESTED_S", 3600.0)
     async def use(url: str, server: Server) -> Any:
         with pytest.raises(aiohttp.ClientConnectionError):
             await send(url, [b'{"a":1}', b'{"a":2}'])
@@ -169,7 +171,7 @@ def test_a_reply_given_up_closes_its_connection_and_one_read_whole_keeps_it() ->
     endless = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n4\r\n:ok\n\r\n"
 
     async def use(url: str, server: Server) -> Any:
-        direct = Connections(connect_s=5, read_s=5)
+        direct = Connections(connect_s=60, read_s=60)
         seen = []
         for _ in range(3):
             answer = await direct.post(url, [], b"{}")
@@ -208,7 +210,7 @@ def request(url: str = "https://api.example/v1/messages", x: bytes = b"1") -> ht
 )
 def test_a_request_that_cannot_be_repeated_as_it_is_stays_the_sdks(sent: httpx2.Request, repeated: bool) -> None:
     client = anthropic.AsyncAnthropic(api_key="k")
-    sender = Sender(client, Connections(connect_s=5, read_s=5))
+    sender = Sender(client, Connections(connect_s=60, read_s=60))
     sender.learn(sent)
     assert bool(sender._url) is repeated  # what is not sent cannot be seen from outside
 
@@ -225,20 +227,20 @@ loop = asyncio.new_event_loop()
 threading.Thread(target=loop.run_forever, daemon=True).start()
 for _ in range(2):
     call = model.call(request, Watch(reply=ReplyBuilder("m")))
-    print(asyncio.run_coroutine_threadsafe(call, loop).result(30).blocks[0]["text"])
+    print(asyncio.run_coroutine_threadsafe(call, loop).result(150).blocks[0]["text"])
 if sys.argv[2] == "cut":
     def came(index, text):
         print(text, flush=True)
         arrived.set()
     arrived = threading.Event()
     asyncio.run_coroutine_threadsafe(model.call(request, Watch(reply=ReplyBuilder("m"), on_text=came)), loop)
-    arrived.wait(30)
+    arrived.wait(150)
 """
 
 
 @pytest.mark.parametrize("how", ["idle", "cut"])
 def test_a_process_that_ends_with_connections_open_says_nothing_of_them(fake: FakeMessagesAPI, how: str) -> None:
-    fake.enqueue("one", "two", reply("three", fault=replies.stall(30, after=1), delta_size_chars=5))
+    fake.enqueue("one", "two", reply("three", fault=replies.stall(3_600, after=1), delta_size_chars=5))
     arguments = [sys.executable, "-c", QUIET, fake.base_url, how]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=HANG_S)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["one", "two", "three"][: 2 + (how == "cut")], "")

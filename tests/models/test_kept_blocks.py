@@ -14,6 +14,7 @@ from nbagent.models.anthropic_sending import Sender
 from nbagent.models.model import Watch
 from nbagent.models.reply import ReplyBuilder
 from tests.fakes.ways import _taught
+from tests.patience import HANG_S
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -72,7 +73,7 @@ def answered(*parts: bytes) -> tuple[Response, list[tuple[Block, ...]]]:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         model = AnthropicModel(environ={"ANTHROPIC_API_KEY": "k", "HOME": "/nowhere"}, base_url=url)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 watch = Watch(reply=ReplyBuilder(REQUEST.model), on_block=keep)
                 return await model.call(REQUEST, watch), kept
         finally:

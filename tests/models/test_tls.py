@@ -19,6 +19,7 @@ from nbagent.models.model import Watch
 from nbagent.models.reply import ReplyBuilder
 from tests.fakes.ways import both_ways  # noqa: F401
 from tests.models.test_kept_blocks import END, HEAD, LAST_CHUNK, START, block, chunk
+from tests.patience import HANG_S
 
 OPENSSL = shutil.which("openssl")
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="certificates are made with openssl, which is not there")
@@ -80,7 +81,7 @@ def asked(
         url = f"https://{host}:{server.sockets[0].getsockname()[1]}{path}"
         model = AnthropicModel(environ={"ANTHROPIC_API_KEY": "k", "HOME": "/nowhere"}, base_url=url, sleep=sleep)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANG_S):
                 return [await model.call(REQUEST, Watch(reply=ReplyBuilder(REQUEST.model))) for _ in range(times)]
         finally:
             await model.close()

@@ -140,9 +140,9 @@ class Lab:
             self.script(replies, model)
         return self.session
 
-    def script(self, replies: Iterable[Any], model: str = MODEL) -> ScriptedModel:
+    def script(self, replies: Iterable[Any], model: str = MODEL, *, source: Any = "scripted") -> ScriptedModel:
         scripted = ScriptedModel([[r] if isinstance(r, dict) else r for r in replies])
-        self.session._models[model] = NamedModel(name=model, model=scripted, facts=lookup(model), source="scripted")
+        self.session._models[model] = NamedModel(name=model, model=scripted, facts=lookup(model), source=source)
         return scripted
 
     def restart(self, replies: Iterable[Any] = (), **given: Any) -> Session:

@@ -18,6 +18,7 @@ from nbagent.runtime.session import Session
 from nbagent.store.settings import load_settings
 from nbagent.tools.tool import ToolContext, ToolOutput, ToolSpec
 from tests.fakes.messages_api import FakeMessagesAPI
+from tests.patience import LeapLoop
 
 T = TypeVar("T")
 MODEL = "claude-sonnet-5-5"
@@ -50,10 +51,11 @@ class Talk:
 
     def __init__(
         self, folder: Path, fake: FakeMessagesAPI | None, *, model: str = MODEL, tools: Mapping[str, Any] | None = None,
-        environ: Mapping[str, str] | None = None, read_timeout_s: float = 10.0, max_tries: int = 5,
+        environ: Mapping[str, str] | None = None, read_timeout_s: float = 60.0, max_tries: int = 5,
         sleep: Callable[[float], Awaitable[None]] | None = None, options: JsonObject | None = None,
     ) -> None:  # fmt: skip
         self.folder = folder
+        self._read_timeout_s = read_timeout_s
         self.events: list[Any] = []
         self.slept: list[float] = []
         self.cells = 0
@@ -75,10 +77,16 @@ class Talk:
             name=model, model=self.model, facts=lookup(model), source="live", ask_facts=self.model.facts
         )
         self.ports = TurnPorts(sink=self.events.append)
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=LeapLoop)
 
     async def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
+
+    def leap_over_stalls(self, fake: FakeMessagesAPI) -> None:
+        """Have the time for reading be over as soon as an answer stalls, and not before."""
+        loop = self._runner.get_loop()
+        assert isinstance(loop, LeapLoop)
+        loop.leap_over_stalls(fake, self._read_timeout_s + 1)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)

@@ -24,6 +24,7 @@ from nbagent.runtime.comparing import compare_live, compare_session
 from tests.fakes.messages_api import FakeMessagesAPI, call, http_error, reply, thinking
 from tests.fakes.replies import stall_before_headers
 from tests.fakes.ways import both_ways  # noqa: F401
+from tests.patience import FOREVER_S
 from tests.runtime.talk import Probe, Talk
 
 NAMES = [n for kind in BUILT_IN.values() for n in ([kind.name, f"{kind.name}@seed"] if kind.seed else [kind.name])]
@@ -316,8 +317,9 @@ def test_a_stop_during_the_note_changes_nothing(make_fake: Make, folder: Path) -
 def test_a_note_that_never_comes_ends_with_the_history_as_it_was(make_fake: Make, folder: Path) -> None:
     """openclaw 152."""
     fake = make_fake()
-    fake._answer_of = Script(each=4, note=lambda: reply("late", fault=stall_before_headers(1.5)))
-    with talk(folder, fake, "codex", read_timeout_s=0.3, max_tries=1) as session:
+    fake._answer_of = Script(each=4, note=lambda: reply("late", fault=stall_before_headers(FOREVER_S)))
+    with talk(folder, fake, "codex", max_tries=1) as session:
+        session.leap_over_stalls(fake)
         session.send("Part 0")
         before = wire(session)
         assert not session.run(compact(session.session, session.ports)).applied

@@ -17,22 +17,28 @@ from nbagent.core.entries import Steering, ToolResult, ToolStarted, UsageReporte
 from nbagent.tools.registry import builtin_tools
 from nbagent.tools.tool import ToolOutput
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply, thinking
+from tests.patience import FOREVER_S, HANG_S
 from tests.runtime.talk import Probe, Talk
 
 
 class Traffic:
-    """Tools that tell how many of them run at once."""
+    """Tools that tell how many of them run at once; the first do not end before `together` of them have begun."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: int = 1) -> None:
         self.now = 0
         self.most = 0
         self.order: list[str] = []
+        self._together, self._met = together, asyncio.Event()
 
     async def pass_through(self, input: Any) -> str:
         self.now += 1
         self.most = max(self.most, self.now)
         self.order.append(f"+{input.get('x')}")
-        await asyncio.sleep(0.02)
+        if self.now == self._together:
+            self._met.set()
+        await asyncio.wait_for(self._met.wait(), HANG_S)
+        for _ in range(10):
+            await asyncio.sleep(0)  # who may run meanwhile begins now
         self.order.append(f"-{input.get('x')}")
         self.now -= 1
         return f"result {input.get('x')}"
@@ -51,7 +57,7 @@ def results(talk: Talk) -> dict[str, tuple[str, str]]:
 
 
 def test_concurrent_tools_run_at_the_same_time(tmp_path: Path, fake: FakeMessagesAPI) -> None:
-    traffic = Traffic()
+    traffic = Traffic(together=4)
     fake.enqueue(reply(*[call("look", {"x": i}) for i in range(4)]), "ok")
     with Talk(tmp_path, fake, tools=traffic.tools()) as talk:
         assert talk.send().output.outcome == "completed"
@@ -68,7 +74,7 @@ def test_other_tools_run_one_after_another_in_order(tmp_path: Path, fake: FakeMe
 
 
 def test_a_sequential_call_waits_for_the_concurrent_ones_before_it(tmp_path: Path, fake: FakeMessagesAPI) -> None:
-    traffic = Traffic()
+    traffic = Traffic(together=2)
     names = ("look", "look", "act", "look")
     fake.enqueue(reply(*[call(n, {"x": i}) for i, n in enumerate(names)]), "ok")
     with Talk(tmp_path, fake, tools=traffic.tools()) as talk:
@@ -97,7 +103,7 @@ def test_each_tool_is_in_the_journal_before_it_runs(tmp_path: Path, fake: FakeMe
 
 
 async def forever(input: Any) -> str:
-    await asyncio.sleep(60)
+    await asyncio.sleep(FOREVER_S)
     return "never"
 
 
@@ -122,7 +128,7 @@ def test_a_stop_while_two_run_answers_all_and_the_next_request_is_valid(
 def test_a_tool_that_answers_when_it_is_stopped_is_heard(tmp_path: Path, fake: FakeMessagesAPI) -> None:
     async def polite(input: Any) -> str:
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(FOREVER_S)
         except asyncio.CancelledError:
             return "half of it"
         return "never"
@@ -138,7 +144,7 @@ def test_a_tool_that_will_not_stop_is_left_behind_and_cannot_write(
     tmp_path: Path, fake: FakeMessagesAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nbagent.runtime.driver.CLEAN_UP_S", 0.05)
-    release = threading.Event()
+    release, ended = threading.Event(), asyncio.Event()
 
     async def stubborn(input: Any) -> str:
         while not release.is_set():
@@ -146,38 +152,39 @@ def test_a_tool_that_will_not_stop_is_left_behind_and_cannot_write(
                 await asyncio.sleep(0.01)
             except asyncio.CancelledError:
                 continue
+        ended.set()
         return "too late"
 
     fake.enqueue(reply(call("wait", {})), "on", "and on")
     with Talk(tmp_path, fake, tools={"wait": Probe("wait", stubborn)}) as talk:
         assert talk.send_and_stop(lambda e: isinstance(e, ToolBegan)).output.outcome == "stopped"
         release.set()
-        talk.run(asyncio.sleep(0.05))
+        talk.run(asyncio.wait_for(ended.wait(), HANG_S))
         assert talk.send("go on").output.text == "on"
         assert [status for status, _ in results(talk).values()] == ["interrupted"]
 
 
 def test_a_second_stop_does_not_cut_the_bookkeeping(tmp_path: Path, fake: FakeMessagesAPI) -> None:
+    began, cleans = asyncio.Event(), asyncio.Event()
+
     async def slow_to_end(input: Any) -> str:
         try:
-            await asyncio.sleep(60)
+            began.set()
+            await asyncio.sleep(FOREVER_S)
         finally:
+            cleans.set()
             with pytest.raises(asyncio.CancelledError):
-                await asyncio.sleep(1)
+                await asyncio.sleep(FOREVER_S)
         return "never"
 
     fake.enqueue(reply(call("wait", {})), "on")
     with Talk(tmp_path, fake, tools={"wait": Probe("wait", slow_to_end)}) as talk:
 
         async def twice() -> Any:
-            begun = asyncio.Event()
-            shown = talk.ports.sink
-            talk.ports.sink = lambda e: (shown(e), begun.set() if isinstance(e, ToolBegan) else None)[0]
             task = asyncio.ensure_future(talk.sending())
-            await begun.wait()
-            await asyncio.sleep(0.01)
+            await began.wait()
             task.cancel()
-            await asyncio.sleep(0.05)
+            await cleans.wait()
             task.cancel()
             return await task
 

@@ -14,6 +14,7 @@ from nbagent.core.entries import Compaction, UsageReported
 from nbagent.core.errors import UsageProblem
 from nbagent.models.scripted import calls, says
 from nbagent.runtime.spent import DayLedger, utc_day
+from tests.patience import HANG_S
 from tests.runtime.lab import Lab
 
 NOON = 1_800_000_000.0  # 2027-01-15 08:00 UTC
@@ -94,11 +95,14 @@ def test_a_home_that_cannot_be_written_is_a_notice(tmp_path: Path) -> None:
 
 def test_a_ceiling_that_cannot_hold_for_want_of_a_price_is_a_notice(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "work", model="somebody-elses-model", base_url="http://127.0.0.1:9")
-    lab.open([says("a"), says("b"), says("c")], limits__day_cost_usd=5.0)
+    lab.open(limits__day_cost_usd=5.0)
+    lab.script([says("a")], "somebody-elses-model", source="live")
+    lab.script([says("b")], "claude-haiku-4-5", source="live")
     (told,) = lab.send("a", "A", model="somebody-elses-model").notices
     assert told.startswith("the price of somebody-elses-model is not known, so limits.day_cost_usd cannot stop")
     assert lab.send("b", "B", model="claude-haiku-4-5").notices == ()
-    lab.restart([says("c")], limits__day_cost_usd=None)
+    lab.restart(limits__day_cost_usd=None)
+    lab.script([says("c")], "somebody-elses-model", source="live")
     assert lab.send("c", "C", model="somebody-elses-model").notices == ()
 
 
@@ -118,7 +122,8 @@ def test_torn_and_foreign_lines_do_not_count(tmp_path: Path) -> None:
 
 def test_processes_that_write_at_once_lose_no_line(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from nbagent.runtime.spent import DayLedger\n"
+        "import sys; from pathlib import Path; from nbagent.runtime import spent; from nbagent.runtime.spent import DayLedger\n"
+        f"spent.LOCK_TIMEOUT_S = {HANG_S}\n"
         "ledger = DayLedger(Path(sys.argv[1]), 's' * 2000)\n"
         f"for _ in range(50): ledger.add({NOON}, 0.01)\n"
         "assert not ledger.problem, ledger.problem"

@@ -31,6 +31,7 @@ from nbagent.runtime.compacting import compact, undo
 from nbagent.runtime.recording import Recorder
 from nbagent.runtime.turns import TurnRunner
 from nbagent.tools.search import GlobTool
+from tests.patience import HANG_S
 from tests.runtime.lab import Lab, result_texts
 
 Plan = Callable[[ViewFold], list[Body]]
@@ -178,11 +179,14 @@ def test_a_turn_with_moves_is_not_reused(lab: Lab) -> None:
 
 
 def test_results_that_came_out_of_order_come_in_that_order_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = GlobTool.run
+    run, after = GlobTool.run, asyncio.Event()
 
     async def slow(self: GlobTool, input: Any, context: Any) -> Any:
-        await asyncio.sleep(0.05 if input["pattern"] == "a*" else 0)
-        return await run(self, input, context)
+        if input["pattern"] == "a*":
+            await asyncio.wait_for(after.wait(), HANG_S)
+        found = await run(self, input, context)
+        after.set()
+        return found
 
     monkeypatch.setattr(GlobTool, "run", slow)
     lab.open([[calls("glob", pattern="a*"), calls("glob", pattern="b*")], says("done")])

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from nbagent.runtime.matching import stale_turns
 from nbagent.runtime.ports import TurnOptions
 from nbagent.runtime.preview import preview_turn
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply, text, thinking
+from tests.patience import until
 from tests.runtime.lab import Lab, extended_by, result_texts, write_notebook
 
 
@@ -394,11 +394,7 @@ def kill_within(lab: Lab, command: str, before: str = "") -> None:
     code = SESSION.format(root=root, folder=str(lab.folder), command=command, before=textwrap.dedent(before))
     env = {**os.environ, "NBAGENT_OFFLINE": "1"}
     process = subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.PIPE)
-    ready, limit = lab.folder / "ready", time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < limit:
-        if ready.exists():
-            process.send_signal(signal.SIGKILL)
-        time.sleep(0.02)
+    until(lambda: process.poll() is not None or (lab.folder / "ready").exists())
     process.kill()
     _, errors = process.communicate()
     assert process.returncode == -signal.SIGKILL, errors.decode()[-2000:]
@@ -407,7 +403,7 @@ def kill_within(lab: Lab, command: str, before: str = "") -> None:
 def test_a_kill_in_the_middle_of_a_tool_never_runs_it_twice(tmp_path: Path) -> None:
     """R4, DECISIONS 4: the line is in the file, its result is not in the journal."""
     lab = Lab(tmp_path / "work", mode="auto", tools__allow=["shell"])
-    kill_within(lab, "echo line >> log.txt; touch ready; sleep 30")
+    kill_within(lab, "echo line >> log.txt; touch ready; sleep 300")
     assert (lab.folder / "log.txt").read_text() == "line\n"
     lab.open([says("I look first.")])
     lab.kernel_id = "kernel-2"
@@ -424,7 +420,7 @@ def test_a_kill_in_the_middle_of_a_tool_never_runs_it_twice(tmp_path: Path) -> N
 def test_a_kill_in_the_middle_of_a_tool_is_answered_before_another_turn(tmp_path: Path) -> None:
     """OC 76: the synthetic result comes before the next user message, and once."""
     lab = Lab(tmp_path / "work", mode="auto", tools__allow=["shell"])
-    kill_within(lab, "echo line >> log.txt; touch ready; sleep 30")
+    kill_within(lab, "echo line >> log.txt; touch ready; sleep 300")
     lab.open([says("fine")])
     lab.send("another question", "B")
     kinds = [type(b).__name__ for b in (e.body for e in lab.session.tree.path())]

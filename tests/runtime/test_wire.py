@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,12 @@ import pytest
 from nbagent.core.effects import StepBegan, StepEnded, TextDelta, ToolBegan, TurnDone, Waiting
 from nbagent.core.entries import AssistantMessage, ToolResult, TurnEnd, UsageReported, UserMessage
 from nbagent.core.errors import JournalUnwritable, MissingKey
+from nbagent.runtime import closing
 from nbagent.tools.registry import builtin_tools
 from tests.fakes import replies
 from tests.fakes.messages_api import FakeMessagesAPI, Fault, call, extends, redacted, reply, server_call, thinking
 from tests.fakes.ways import both_ways  # noqa: F401
+from tests.patience import FOREVER_S, HANG_S
 from tests.runtime.talk import MODEL, Probe, Talk
 
 BINDING = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5")
@@ -157,19 +158,15 @@ def test_a_connection_that_is_refused_is_told_and_the_turn_can_go_on(tmp_path: P
         assert talk.resume().output.text == "here now"
 
 
-def test_a_wait_is_stopped_within_half_a_second(tmp_path: Path, make_fake: Callable[..., FakeMessagesAPI]) -> None:
+def test_a_wait_is_stopped_and_not_sat_out(tmp_path: Path, make_fake: Callable[..., FakeMessagesAPI]) -> None:
     """claude.md 77; DECISIONS 12."""
     fake = make_fake(reply(fault=replies.rate_limited(30)))
-    began: list[float] = []
 
-    def waits(event: Any) -> bool:
-        if isinstance(event, Waiting):
-            began.append(time.monotonic())
-        return isinstance(event, Waiting)
+    async def without_end(seconds: float) -> None:
+        await asyncio.Event().wait()
 
-    with Talk(tmp_path, fake, tools=TOOLS, sleep=asyncio.sleep) as talk:
-        done = talk.send_and_stop(waits)
-        assert time.monotonic() - began[0] < 0.5
+    with Talk(tmp_path, fake, tools=TOOLS, sleep=without_end) as talk:
+        done = talk.send_and_stop(lambda event: isinstance(event, Waiting))
     assert done.output.outcome == "stopped"
 
 
@@ -181,7 +178,7 @@ def test_a_wait_is_stopped_within_half_a_second(tmp_path: Path, make_fake: Calla
     [
         (replies.error_event(after=3), "overloaded"),
         (replies.reset(after=3), "connection broke"),
-        (replies.stall(9, after=3), "in time"),
+        (replies.stall(FOREVER_S, after=3), "in time"),
         (replies.eof(after=3), "not whole"),
         (replies.malformed_frame(after=3), "cannot be read"),
     ],
@@ -193,7 +190,8 @@ def test_a_reply_that_breaks_off_is_kept_and_marked_and_the_conversation_goes_on
 ) -> None:
     """claude.md 76; openclaw.md 155."""
     fake.enqueue(reply(LONG, fault=fault, delta_size_chars=10), "and on")
-    with Talk(tmp_path, fake, tools=TOOLS, read_timeout_s=0.3) as talk:
+    with Talk(tmp_path, fake, tools=TOOLS) as talk:
+        talk.leap_over_stalls(fake)
         done = talk.send("tell me")
         assert done.output.outcome == "error"
         assert words in done.output.message
@@ -235,7 +233,7 @@ def open_connections(talk: Talk) -> list[Any]:
 
 
 def test_a_stop_keeps_what_came_and_closes_the_connection(talk: Talk, fake: FakeMessagesAPI) -> None:
-    fake.enqueue(reply(LONG, fault=replies.stall(30, after=3), delta_size_chars=10), "on we go")
+    fake.enqueue(reply(LONG, fault=replies.stall(FOREVER_S, after=3), delta_size_chars=10), "on we go")
     came: list[str] = []
 
     def the_third(event: Any) -> bool:
@@ -254,7 +252,7 @@ def test_a_stop_keeps_what_came_and_closes_the_connection(talk: Talk, fake: Fake
 
 def test_a_reply_that_was_being_written_when_the_process_died_is_found_again(tmp_path: Path, fake: FakeMessagesAPI) -> None:
     """DECISIONS 5: what was finished of it is kept; a cut call is not."""
-    fake.enqueue(reply("First part.", "Second part.", call("probe", {"path": "/a/b/c"}), fault=replies.stall(30, after=3)), "so be it")
+    fake.enqueue(reply("First part.", "Second part.", call("probe", {"path": "/a/b/c"}), fault=replies.stall(FOREVER_S, after=3)), "so be it")
     journal = tmp_path / ".nbagent" / "sessions" / "x"
     partial = journal / "partial.json"
     with Talk(tmp_path, fake, tools=TOOLS) as talk:
@@ -542,7 +540,7 @@ def test_a_disk_that_fills_while_tools_run_leaves_no_tool_running(
 
     async def slow(input: Any) -> str:
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(FOREVER_S)
         finally:
             ended.append("slow")
         return "never"
@@ -592,15 +590,18 @@ def test_two_models_in_one_notebook_are_two_conversations_on_the_wire(tmp_path: 
         assert [talk.send(p, model=m).output.outcome for p, m in (("x", MODEL), ("y", "claude-opus-5-5"), ("z", "claude-opus-5-5"))] == ["completed"] * 3
 
 
-def test_closing_a_session_closes_the_connections_of_its_models(talk: Talk, fake: FakeMessagesAPI) -> None:
+def test_closing_a_session_closes_the_connections_of_its_models(
+    talk: Talk, fake: FakeMessagesAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The engine's loop runs on a thread of its own, as in a kernel."""
+    monkeypatch.setattr(closing, "CLOSE_S", HANG_S)  # a person waits a moment only
     fake.enqueue("one", "two")
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
         for _ in range(2):
-            asyncio.run_coroutine_threadsafe(talk.sending(), loop).result(30)
+            asyncio.run_coroutine_threadsafe(talk.sending(), loop).result(HANG_S)
         opened = [talk.model._client, talk.model._direct]
         talk.session.close()
         assert [talk.model._client, talk.model._direct] == [None, None]
@@ -608,5 +609,5 @@ def test_closing_a_session_closes_the_connections_of_its_models(talk: Talk, fake
         assert opened[1]._session is None  # no public way to see it
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(HANG_S)
         loop.close()

@@ -97,7 +97,6 @@ def test_of_two_fields_with_one_name_the_last_counts_in_both_readers():
     assert all("twice" in p.diagnostics[0].cause and p.diagnostics[0].line == 3 for p in (plain, events))
 
 
-@pytest.mark.timeout(30)
 def test_tags_and_alias_bombs_run_and_cost_nothing():
     """claude 14."""
     bomb = "metadata:\n  a0: &a0 [x, x]\n" + "".join(
