@@ -144,7 +144,7 @@ def _takes_null(schema: Mapping[str, Any]) -> bool:
 def _unknown(key: str, properties: Mapping[str, Any]) -> str:
     synonym = _SYNONYMS.get(key.lower())
     near = [synonym] if synonym in properties else difflib.get_close_matches(key, list(properties), n=1, cutoff=0.5)
-    hint = f", did you mean {near[0]!r}?" if near else f", there is only {', '.join(properties) or 'nothing'}"
+    hint = f", did you mean {near[0]!r}" if near else f", there is only {', '.join(properties) or 'nothing'}"
     return f"unknown argument {visible(cut_line(key, 60))!r}{hint}"
 
 

@@ -266,6 +266,20 @@ def test_a_compaction_is_made_by_keyboard_alone(window: Window, place: str) -> N
     assert commands(notebook, "compact")[0]["note"].endswith(" And mind the gap.")
 
 
+def test_escape_drops_what_an_input_method_composes_and_not_the_note(window: Window, place: str) -> None:
+    played(window, place)
+    window.part("Compaction").get_by_role("button", name="Compact …").click()
+    note = window.panel.get_by_role("textbox", name="Hand-off note, to be edited")
+    press = """(node, isComposing) => {
+      node.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', isComposing, bubbles: true }));
+    }"""
+    note.fill("目标：总结")
+    note.evaluate(press, True)
+    assert note.input_value() == "目标：总结"
+    note.evaluate(press, False)
+    note.wait_for(state="detached")
+
+
 def test_where_the_server_shows_hidden_files_a_hit_in_one_opens_at_its_line(window: Window, place: str) -> None:
     hit = bundle("commands")["exchanges"][4]["reply"]["result"]["rows"][0]
     name = hit["relative"].rpartition("/")[2]

@@ -282,6 +282,27 @@ def test_what_another_view_asked_for_changes_nothing_here(page: Any) -> None:
 # ---------------------------------------------------------------- skills
 
 
+def test_keys_that_belong_to_an_input_method_do_nothing_else(page: Any) -> None:
+    """Enter takes the characters that are being composed, Escape drops them: no search, and no note is given up."""
+    press = """(e, [key, isComposing]) => {
+      e.dispatchEvent(new KeyboardEvent('keydown', { key, isComposing, bubbles: true }));
+    }"""
+    mount(page, "memory", search={"result": result_of("search")})
+    query = page.get_by_role("searchbox", name="Search memory")
+    query.fill("上海")
+    query.evaluate(press, ["Enter", True])
+    assert sent(page, "search") == []
+    query.evaluate(press, ["Enter", False])
+    assert [m["query"] for m in sent(page, "search")] == ["上海"]
+    mount(page, "context", preview_compaction={"result": result_of("preview_compaction")})
+    page.get_by_role("button", name="Compact…").click()
+    note = page.get_by_role("textbox", name="Hand-off note")
+    note.evaluate(press, ["Escape", True])
+    assert note.is_visible()
+    note.evaluate(press, ["Escape", False])
+    note.wait_for(state="detached")
+
+
 def test_the_catalog_shows_reason_tokens_and_source_and_switches(page: Any) -> None:
     mount(page, "skills", page={"result": result_of("page")}, set_skill={"line": "plots is off."})
     text = page.inner_text("body")

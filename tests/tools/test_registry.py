@@ -65,7 +65,7 @@ def test_harmless_slips_are_mended():
 
 
 def test_an_unknown_argument_names_the_nearest():
-    assert "unknown argument 'file_path', did you mean 'path'?" in fault("read", {"file_path": "a"})
+    assert "unknown argument 'file_path', did you mean 'path'; 'path' is missing" in fault("read", {"file_path": "a"})
     assert "did you mean 'limit'" in fault("read", {"path": "a", "limt": 3})
     assert "there is only" in fault("read", {"path": "a", "zzzz": 3})
 

@@ -104,7 +104,8 @@ function Preview({
       role="group"
       aria-label={trans.__('Compaction, not applied yet')}
       onKeyDown={event => {
-        if (event.key === 'Escape') {
+        // An input method takes Escape for itself while it composes.
+        if (event.key === 'Escape' && !event.nativeEvent.isComposing) {
           session.draft.drop();
         }
       }}

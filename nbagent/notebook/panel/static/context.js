@@ -127,7 +127,7 @@ function render({ model, el }) {
       say("Nothing was changed.", "Compact");
     };
     form.onkeydown = (event) => {
-      if (event.key === "Escape") cancel.click();
+      if (event.key === "Escape" && !event.isComposing) cancel.click();
     };
     apply.onclick = async () => {
       apply.disabled = true;

@@ -11,7 +11,7 @@ function render({ model, el }) {
   const link = new Link(model, ["session"], () => undefined, say);
 
   query.onkeydown = (event) => {
-    if (event.key === "Enter") void search();
+    if (event.key === "Enter" && !event.isComposing) void search();
   };
   go.onclick = () => void search();
 
