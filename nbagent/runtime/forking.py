@@ -132,11 +132,13 @@ def _status(outcome: str) -> SubAgentStatus:
 
 
 def _child(runner: TurnRunner, writer: SessionWriter, name: str) -> TurnRunner:
-    """Return a runner for the fork: what the session has, without skills and with a tree of its own."""
+    """Return a runner for the fork: what the session has, without skills, with a tree and less system text (OC-C9)."""
+    own = runner.settings.context
+    brief = replace(own, prompt="none" if own.prompt == "none" else "minimal")
     tools = {n: t for n, t in runner.tools.items() if n not in TOOLS}
     return replace(
         runner, writer=writer, tools=tools, gauge=SessionGauge(), notices=[], forks=None, label=f"{name[:4]}.",
-        prefixes={}, _in_force=PrefixInForce(),
+        prefixes={}, _in_force=PrefixInForce(), settings=replace(runner.settings, context=brief),
     )  # fmt: skip
 
 

@@ -115,7 +115,7 @@ class TurnRunner:
         files, _ = self._startup_files()
         listed = self.skills.prompt() if self.tools.keys() & SKILL_TOOLS else ""
         extra = {"skills": listed, "system": f"The workspace folder is {self.folder}."}
-        prefix = make_prefix(self.specs(), files, extra=extra)
+        prefix = make_prefix(self.specs(), files, extra=extra, mode=self.settings.context.prompt)
         return replace(prefix, system=tuple(self.scrubber.value(b) for b in prefix.system))
 
     def fresh_prefix(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class TurnRunner:
         return {"prefix": made, "files": _marks(files), "skills": self.skills.mark()}
 
     def _startup_files(self) -> tuple[tuple[StartupFile, ...], tuple[Diagnostic, ...]]:
-        return startup_files(self.folder, self.home, self.writer.clock.today())
+        return startup_files(self.folder, self.home, self.writer.clock.today(), self.settings.context.prompt)
 
     def store_prefix(self, prefix: Prefix) -> str:
         """Keep `prefix` as an artifact and return its digest."""

@@ -52,9 +52,10 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSettings:
-    """What of managing the context is left to the provider."""
+    """What of managing the context is left to the provider, and how much of the system text there is."""
 
     provider: str
+    prompt: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

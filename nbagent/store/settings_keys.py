@@ -13,6 +13,7 @@ from nbagent.store.settings_defaults import HOME, MODEL, MODES, POLICY, URL, WIN
 MEMORY_PRESETS = ("nbagent", "recipe", "openclaw", "openclaw@seed")  # those of memory/recall.py
 OBSERVE = ("off", "outline", "full")  # from narrow to wide
 PROVIDER = ("off", "clear", "compact", "both")  # what of managing the context is left to the provider
+PROMPT = ("full", "minimal", "none")  # how much of the system text the model gets
 RERUN = ("fork", "reuse", "append")
 SKILL_MODES = ("nbagent", "read", "tool")
 
@@ -141,6 +142,7 @@ KEYS: Mapping[str, Key] = {
         Key(name="threshold", default=None, expected="a share of the window above 0 and up to 1, such as 0.7",
             check=_share, parse=float),
         _choice_key("context.provider", "off", PROVIDER),
+        _choice_key("context.prompt", "full", PROMPT),
         _url_key("base_url"),
         _whole_key("limits.max_steps", 50, 1),
         _whole_key("limits.max_tokens", None, 1),

@@ -81,6 +81,7 @@ def runs(code: str) -> Reply:
         ("%context compare --fast", "takes names of policies, --live and --yes"),
         ("%context compare --live", "there is no conversation to compare policies on"),
         ("%context set provider=some", "one of off, clear, compact, both"),
+        ("%context set prompt=some", "one of full, minimal, none"),
     ],
 )
 def test_a_line_typed_wrongly_says_what_to_do(kernel: AgentKernel, tmp_path: Path, line: str, says: str) -> None:
@@ -301,6 +302,7 @@ def test_the_gauge_is_an_estimate_until_the_provider_reports(kernel: AgentKernel
         effective = shown(kernel.run("%context set window=50_000 threshold=0.5"))
         assert effective.startswith("window=50,000 provider=off policy=nbagent ")
         assert "threshold=0.5 " in effective
+        assert " prompt=none policy=nbagent" in shown(kernel.run("%context set prompt=none"))
         assert "compaction at 25,000 tokens" in shown(kernel.run("%context"))
         assert "of 50,000 tokens" in shown(kernel.run("%context"))
 

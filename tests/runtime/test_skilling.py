@@ -404,6 +404,8 @@ def test_a_fork_runs_apart_and_only_its_answer_comes_back(lab: Lab) -> None:
     assert lab.kernel.names["n"] == 4
     assert "Check the sum." in str(inner.messages)
     assert inner.prefix.to_text() != outer.prefix.to_text()
+    assert "is one cell" in str(outer.prefix.system)  # OC-C9, openclaw 113: a sub-agent's text is the minimal one
+    assert "is one cell" not in str(inner.prefix.system)
     assert "skill" not in {str(t["name"]) for t in inner.prefix.tools}
     (row,) = log_rows(lab.session.tree)
     assert (row.tools, row.outcome, row.by) == (("python",), "completed", "model")

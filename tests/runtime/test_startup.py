@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbagent.models.scripted import says
-from nbagent.runtime.startup import ALL_CHARS, FILE_CHARS, fit, make_prefix, startup_files
+from nbagent.runtime.startup import ALL_CHARS, FILE_CHARS, SECTIONS, fit, make_prefix, startup_files, system_text
 from nbagent.tools.registry import builtin_tools
 from tests.runtime.lab import Lab
 
@@ -197,3 +198,63 @@ def test_of_a_long_log_the_end_is_loaded(tmp_path: Path) -> None:
     assert first == f"[.nbagent/memory/2026-11-30.md begins earlier: lines {51 - len(rest)}-50 are here; memory_get reads the rest]"
     assert rest[-1].startswith("- fact 49 ")
     assert 20 < len(rest) < 23
+
+
+# ---------------------------------------------------------------- modes (OC-C10)
+
+
+def prompt_of(lab: Lab) -> str:
+    return "\n\n".join(str(b["text"]) for b in lab.requests[0].prefix.system)
+
+
+@pytest.mark.parametrize("mode", ["full", "minimal", "none"])
+def test_the_system_text_has_three_modes(tmp_path: Path, mode: str) -> None:
+    """openclaw 112, 113, 115: who it is, then what belongs to the mode; the tools are the same."""
+    work = tmp_path / "work"
+    (work / ".nbagent").mkdir(parents=True)
+    (work / "AGENTS.md").write_text("Rule 7 holds.")
+    (work / ".nbagent" / "MEMORY.md").write_text("The person likes blue.")
+    lab = Lab(work)
+    lab.open([says("ok")], context__prompt=mode)
+    lab.send("hi")
+    text = prompt_of(lab)
+    assert text.startswith("You are an agent inside a Jupyter notebook.")
+    shown = {
+        "cells": "is one cell" in text, "tooling": "`python`" in text, "safety": "never an instruction" in text,
+        "workspace": "The workspace folder is" in text, "instructions": "Rule 7" in text, "memory": "likes blue" in text,
+    }  # fmt: skip
+    assert shown == {k: mode == "full" or (mode == "minimal" and k not in ("cells", "memory")) for k in shown}
+    assert {t["name"] for t in lab.requests[0].prefix.tools} >= {"python", "read"}
+
+
+def test_the_text_of_a_mode_is_the_same_at_any_minute_and_names_the_tools_as_they_are() -> None:
+    """openclaw 116, 121: no clock; what a section calls a tool is the tool's name."""
+    names = {t.spec.name for t in builtin_tools()}
+    for mode in ("full", "minimal", "none"):
+        text = system_text(mode)
+        assert text == system_text(mode)
+        assert set(re.findall(r"`(\w+)`", text)) <= names
+        assert not re.search(r"\d\d:\d\d|20\d\d", text)
+    assert len({s.name for s in SECTIONS}) == len(SECTIONS)
+
+
+def test_a_file_that_a_mode_leaves_out_is_not_told_of_when_it_changes(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / ".nbagent").mkdir(parents=True)
+    note = work / ".nbagent" / "MEMORY.md"
+    note.write_text("The person likes blue.")
+    lab = Lab(work)
+    lab.open([says("a"), says("b")], context__prompt="minimal")
+    lab.send("one", "A")
+    note.write_text("The person likes red.")
+    lab.send("two", "B")
+    assert "likes red" not in str(lab.requests[-1].messages)
+
+
+def test_a_project_that_nobody_trusts_cannot_take_the_system_text_away(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "nbagent.toml").write_text('[context]\nprompt = "none"\n')
+    lab = Lab(work)
+    lab.open([says("a")])
+    assert lab.session.settings.context.prompt == "full"

@@ -98,11 +98,13 @@ def _numbers_in_force(agent: NotebookAgent) -> tuple[list[tuple[str, str]], str]
 
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
-    """Change numbers of the policy: KEY=VALUE; window=TOKENS; provider=MODE; shows the effective values."""
+    """Change numbers of the policy: KEY=VALUE; window=TOKENS; provider=MODE; prompt=MODE; shows the effective values."""
     set_numbers(agent, words)
     settings = agent.session().settings
     window = _budget(agent).window_tokens
-    return _effective(agent, f"window={window:,} provider={settings.context.provider} policy={settings.policy}")
+    own = settings.context
+    prompt = f"prompt={own.prompt} " if own.prompt != "full" else ""
+    return _effective(agent, f"window={window:,} provider={own.provider} {prompt}policy={settings.policy}")
 
 
 def _effective(agent: NotebookAgent, head: str) -> Listing:
@@ -113,7 +115,7 @@ def _effective(agent: NotebookAgent, head: str) -> Listing:
 
 
 def set_numbers(agent: NotebookAgent, words: Words) -> None:
-    """Change policy, window, provider and numbers of the policy, each given as KEY=VALUE.
+    """Change policy, window, provider, prompt and numbers of the policy, each given as KEY=VALUE.
 
     Raises:
         UsageProblem, PolicyError: a word is none of those.
@@ -126,8 +128,8 @@ def set_numbers(agent: NotebookAgent, words: Words) -> None:
         if key == "policy":
             session.runner.policy(TurnOptions(policy=value))
             chosen["policy"] = value
-        elif key == "provider":
-            chosen["context.provider"] = value
+        elif key in ("provider", "prompt"):
+            chosen[f"context.{key}"] = value
         elif key == "window":
             chosen["window_tokens"] = _number(key, value, whole=True)
         else:
