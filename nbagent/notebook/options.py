@@ -123,11 +123,18 @@ def parse_cell_line(line: str) -> argparse.Namespace:
     return known
 
 
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d"  # what editors and input methods make of hyphens
+
+
 def _stray(word: str, parser: argparse.ArgumentParser) -> str:
+    options = [o for a in parser._actions for o in a.option_strings]
+    if (meant := f"--{word.lstrip(_DASHES + '-')}") != word and word[0] in _DASHES + "-" and meant in options:
+        return f"%%agent has no option {word!r}: its dashes are no hyphens; type {meant}"
+    if word in HELP:
+        return f"%%agent has no option {word!r}; `%%agent?` shows the options"
     if word.startswith("-"):
         import difflib
 
-        options = [o for a in parser._actions for o in a.option_strings]
         near = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]}?" if near else "`%%agent?` shows them"
         return f"%%agent has no option {word!r}; {hint}"

@@ -71,6 +71,8 @@ class AgentCellTransform:
             return self._line_cell(lines)
         options = cell[0].strip().removeprefix(f"%%{self._magic}").strip()
         body = self._as_typed("".join(cell[1:]), "".join(lines))
+        if options and not body:
+            body = "\n"  # else IPython answers, and it knows only that the body is empty
         line = f"{AWAITABLE} {options}".rstrip()
         return [f"await get_ipython().run_cell_magic({self._magic!r}, {line!r}, {body!r})\n"]
 

@@ -64,6 +64,8 @@ def runs(code: str) -> Reply:
         ("%context show all", "takes --json only"),
         ("%context set size=3", "has no number 'size'"),
         ("%context set window=many", "'many' is no whole number"),
+        ("%context set window=50%", "'50%' is no whole number, such as 128000"),
+        ("%context set threshold=half%", "'half%' is no number"),
         ("%context policy x", "unknown policy 'x'"),
         ("%context policy gemini", "did you mean 'gemini-cli'?"),
         ("%context policy pi@first", "has no preset 'first'"),
@@ -305,6 +307,7 @@ def test_the_gauge_is_an_estimate_until_the_provider_reports(kernel: AgentKernel
         assert " prompt=none policy=nbagent" in shown(kernel.run("%context set prompt=none"))
         assert "compaction at 25,000 tokens" in shown(kernel.run("%context"))
         assert "of 50,000 tokens" in shown(kernel.run("%context"))
+        assert "threshold=0.7 " in shown(kernel.run("%context set threshold=70%"))
 
 
 def test_the_options_of_a_compaction_are_where_its_error_says(kernel: AgentKernel, tmp_path: Path) -> None:

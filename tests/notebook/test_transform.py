@@ -43,7 +43,6 @@ def arguments(code: str) -> list[Any]:
         "a  ",
         "a\n",
         "a\n\n\n",
-        "",
         "\n",
         ">>> 1\n... 2",
         "In [1]: x",
@@ -53,6 +52,13 @@ def arguments(code: str) -> list[Any]:
 )
 def test_the_body_is_kept_byte_for_byte(body: str) -> None:
     assert arguments(transformed(f"%%agent -q x\n{body}")) == ["agent", "--awaitable -q x", body]
+
+
+def test_a_cell_of_one_line_with_words_on_it_reaches_the_magic_which_says_where_they_go() -> None:
+    """IPython itself refuses an empty body, and sends the person to `%agent`."""
+    for cell in ("%%agent tell me", "%%agent tell me\n"):
+        assert arguments(transformed(cell)) == ["agent", "--awaitable tell me", "\n"]
+    assert arguments(transformed("%%agent")) == ["agent", "--awaitable", ""]
 
 
 @given(st.text(st.characters(blacklist_categories=()), max_size=40))

@@ -161,9 +161,11 @@ def _refuse_provider(agent: NotebookAgent, mode: str) -> None:
 def _number(key: str, value: str, *, whole: bool = False) -> Any:
     try:
         plain = value.replace("_", "").replace(",", "")
+        if not whole and plain.endswith("%"):
+            return round(float(plain.removesuffix("%")) / 100, 6)
         return int(plain) if whole else float(plain)
     except ValueError as error:
-        kind = "whole number" if whole else "number"
+        kind = "whole number, such as 128000" if whole else "number"
         raise UsageProblem(f"%context set {key}={value}: {value!r} is no {kind}") from error
 
 
