@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
+from typing import Literal
 
 from nbagent.core.errors import UsageProblem
 
@@ -17,25 +18,33 @@ class Turnstile:
     """Whoever changes the conversation holds it. A cell waits for the panel, never the panel for a cell."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.by_panel = False
+        self._changed = threading.Condition()
+        self._holder: Literal["", "turn", "panel"] = ""  # one value, so that nobody sees it taken and not by whom
 
     @property
     def turn_runs(self) -> bool:
         """Whether a turn, or something else that a cell asked for, holds it."""
-        return self._lock.locked() and not self.by_panel
+        return self._holder == "turn"
 
     def enter_panel(self) -> bool:
         """Take it for the panel; False when it is taken."""
-        if not self._lock.acquire(blocking=False):
-            return False
-        self.by_panel = True
-        return True
+        return self._take("panel")
 
     def leave_panel(self) -> None:
         """Give it back."""
-        self.by_panel = False
-        self._lock.release()
+        self._give_back()
+
+    def _take(self, holder: Literal["turn", "panel"]) -> bool:
+        with self._changed:
+            if self._holder:
+                return False
+            self._holder = holder
+            return True
+
+    def _give_back(self) -> None:
+        with self._changed:
+            self._holder = ""
+            self._changed.notify_all()
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -44,13 +53,13 @@ class Turnstile:
         Raises:
             UsageProblem: another turn runs.
         """
-        while not self._lock.acquire(blocking=False):
+        while not self._take("turn"):
             self.refuse_beside_turn()
             await asyncio.sleep(LOOK_S)
         try:
             yield
         finally:
-            self._lock.release()
+            self._give_back()
 
     @contextlib.contextmanager
     def command(self) -> Iterator[None]:
@@ -59,12 +68,14 @@ class Turnstile:
         Raises:
             UsageProblem: a turn runs.
         """
-        while not self._lock.acquire(timeout=LOOK_S):
+        while not self._take("turn"):
             self.refuse_beside_turn()
+            with self._changed:
+                self._changed.wait_for(lambda: not self._holder, LOOK_S)
         try:
             yield
         finally:
-            self._lock.release()
+            self._give_back()
 
     def refuse_beside_turn(self) -> None:
         """Raise when a turn runs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 from tests.browser.desk import CHROMIUM, FLAGS, NOTES, ROOT, Kernels, Notebook, Service, Window, lab
 
 PICTURES = ROOT / "build" / "browser-failures"
-WINDOWS = pytest.StashKey[dict[str, Any]]()
+LOG_LINES = 40
+WINDOWS = pytest.StashKey[dict[str, "Watched"]]()
+SERVER_LOG = pytest.StashKey[Path]()
 ENV = {"ANTHROPIC_API_KEY": "x", "NBAGENT_MODE": "auto", "NBAGENT_OFFLINE": "1"}
 
 
@@ -27,20 +30,51 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skipif(not built, reason="the panel is not built: there is no node"))
 
 
+class Watched:
+    """A window of the tests, and what its console said during the running one."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.lines: deque[str] = deque(maxlen=LOG_LINES)
+        page.on("console", lambda message: self.lines.append(f"{message.type}: {message.text[:500]}"))
+        page.on("pageerror", lambda error: self.lines.append(f"error nobody caught: {str(error)[:1000]}"))
+        page.on("crash", lambda _: self.lines.append("the page crashed"))
+        page.on("requestfailed", lambda asked: self.lines.append(f"failed: {asked.method} {asked.url} {asked.failure}"))
+
+    def told(self, path: Path) -> Iterator[tuple[str, str]]:
+        """Give what there is to look at: a picture, kept in `path`, and what the console said."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.page.screenshot(path=str(path), timeout=10_000)
+        except Exception as error:
+            yield "picture", f"none of {path.stem}: {error}"
+        else:
+            yield "picture", str(path)
+        yield f"console of {path.stem}", "\n".join(self.lines) or "(nothing)"
+
+
+def watch(session: pytest.Session, name: str, page: Any) -> None:
+    """Look at `page` when a test fails."""
+    session.stash.setdefault(WINDOWS, {})[name] = Watched(page)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for watched in item.session.stash.get(WINDOWS, {}).values():
+        watched.lines.clear()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    """Keep a picture of every window of a test that fails."""
+    """Of a test that fails keep a picture of every window, and tell what the consoles and the server said."""
     report = yield
     if report.failed:
-        for name, page in item.session.stash.get(WINDOWS, {}).items():
-            PICTURES.mkdir(parents=True, exist_ok=True)
-            path = PICTURES / f"{re.sub(r'[^a-z0-9]+', '-', item.name.lower())}-{report.when}-{name}.png"
-            try:
-                page.screenshot(path=str(path), timeout=10_000)
-            except Exception as error:
-                report.sections.append(("picture", f"none of {name}: {error}"))
-            else:
-                report.sections.append(("picture", str(path)))
+        name = re.sub(r"[^a-z0-9]+", "-", item.name.lower())
+        for window, watched in item.session.stash.get(WINDOWS, {}).items():
+            report.sections.extend(watched.told(PICTURES / f"{name}-{report.when}-{window}.png"))
+        log = item.session.stash.get(SERVER_LOG, None)
+        if log is not None and log.is_file():
+            lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+            report.sections.append(("server", "\n".join(lines)))
     return report
 
 
@@ -53,10 +87,13 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def address(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+def address(
+    service: Service, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[tuple[str, Path]]:
     """JupyterLab's address, and the folder that it shows."""
     folder = tmp_path_factory.mktemp("lab") / "work"
     folder.mkdir()
+    request.session.stash[SERVER_LOG] = folder.parent / "server.log"
     with lab(folder, ANTHROPIC_BASE_URL=service.fake.base_url, **ENV) as url:
         yield url, folder
 
@@ -76,7 +113,7 @@ def browser() -> Iterator[Any]:
 def shared(browser: Any, address: tuple[str, Path], request: pytest.FixtureRequest) -> Window:
     """The window that most tests share."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    request.session.stash.setdefault(WINDOWS, {})["shared"] = page
+    watch(request.session, "shared", page)
     return Window(page, address[0], "shared", address[1])
 
 
@@ -101,10 +138,9 @@ def window(shared: Window, service: Service) -> Iterator[Window]:
 def another(browser: Any, address: tuple[str, Path], request: pytest.FixtureRequest) -> Iterator[Window]:
     """A window of its own, beside the shared one or in place of it."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    windows = request.session.stash.setdefault(WINDOWS, {})
-    windows["another"] = page
+    watch(request.session, "another", page)
     yield Window(page, address[0], "another", address[1])
-    del windows["another"]
+    del request.session.stash[WINDOWS]["another"]
     page.close()
 
 

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.messages_api import FakeMessagesAPI, Reply, reply
+from tests.fakes.replies import stall
+from tests.patience import FOREVER_S, HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = os.environ.get("NBAGENT_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -27,8 +29,9 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 ]  # fmt: skip
+KERNEL_SIDE = ROOT / "tests" / "notebook" / "kernel_side"  # what the kernels of the tests do not hurry with
 NOTES = "notes.ipynb"  # how most tests call their notebook
-WAIT_MS = 40_000  # of a busy machine; nothing waits so long when all is well
+WAIT_MS = int(HANG_S * 1000)  # nothing waits so long when all is well
 
 _OPEN = """async (path) => {
   const w = await jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'});
@@ -64,8 +67,8 @@ LONG = "A sentence of the answer that goes on for a while. " * 60
 
 
 def endless() -> Reply:
-    """An answer that takes minutes, unless it is stopped."""
-    return reply(LONG * 20, delta_size_chars=60, delta_delay_s=0.1)
+    """An answer that grows for minutes and comes to no end, unless it is stopped."""
+    return reply(LONG * 40, delta_size_chars=60, delta_delay_s=0.1, fault=stall(FOREVER_S, after=1_000_000))
 
 
 class Service:
@@ -104,6 +107,7 @@ def lab(folder: Path, **env: str) -> Iterator[str]:
     names = {"HOME": home, "IPYTHONDIR": home / "ipython", "JUPYTERLAB_SETTINGS_DIR": home / "settings"}
     names |= {f"JUPYTER_{n}_DIR": home / n.lower() for n in ("CONFIG", "DATA", "RUNTIME")}
     names |= {"JUPYTERLAB_WORKSPACES_DIR": home / "workspaces", "NBAGENT_HOME": home / "nbagent"}
+    names |= {"PYTHONPATH": KERNEL_SIDE}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -118,7 +122,7 @@ def lab(folder: Path, **env: str) -> Iterator[str]:
             env={**os.environ, **{k: str(v) for k, v in names.items()}, **env}, stdout=log, stderr=log,
         )  # fmt: skip
         try:
-            yield _ready(f"http://127.0.0.1:{port}", server)
+            yield _ready(f"http://127.0.0.1:{port}", server, folder.parent / "server.log")
         finally:
             server.terminate()
             try:
@@ -127,15 +131,15 @@ def lab(folder: Path, **env: str) -> Iterator[str]:
                 server.kill()
 
 
-def _ready(address: str, server: subprocess.Popen[bytes]) -> str:
-    ends = time.monotonic() + 60
+def _ready(address: str, server: subprocess.Popen[bytes], log: Path) -> str:
+    ends = time.monotonic() + HANG_S
     while time.monotonic() < ends and server.poll() is None:
         try:
             with urllib.request.urlopen(f"{address}/api/status"):
                 return address
         except OSError:
             time.sleep(0.2)
-    raise RuntimeError("JupyterLab did not start; see server.log")
+    raise RuntimeError(f"JupyterLab did not start; it said:\n{log.read_text(errors='replace')[-4000:]}")
 
 
 class Kernels:
@@ -155,7 +159,7 @@ class Kernels:
         (self._folder / path).parent.mkdir(parents=True, exist_ok=True)
         wanted = {"path": path, "name": Path(path).name, "type": "notebook", "kernel": {"name": "python3"}}
         request = urllib.request.Request(self._url, json.dumps(wanted).encode(), method="POST")
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
             return str(json.load(answer)["id"])
 
     def end(self, path: str) -> None:
@@ -163,7 +167,7 @@ class Kernels:
         found = self._begun.pop(path).result()
         request = urllib.request.Request(f"{self._url}/{found}", method="DELETE")
         with contextlib.suppress(urllib.error.HTTPError):
-            urllib.request.urlopen(request, timeout=60).close()
+            urllib.request.urlopen(request, timeout=HANG_S).close()
 
     def close(self) -> None:
         """End all."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import WINDOWS
+from tests.browser.conftest import WINDOWS, watch
 from tests.browser.desk import LONG, Notebook, NotebookPage, Service, endless, until
 from tests.fakes.messages_api import reply
 
@@ -25,11 +25,10 @@ def page(browser: Any, address: tuple[str, Path], service: Service, request: pyt
     pytest.importorskip("notebook")
     service.replies.clear()
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    windows = request.session.stash.setdefault(WINDOWS, {})
-    windows["notebook7"] = page
+    watch(request.session, "notebook7", page)
     yield NotebookPage(page, *address)
     page.evaluate("async () => { for (const w of Object.values(window.books ?? {})) await w.sessionContext.shutdown() }")
-    del windows["notebook7"]
+    del request.session.stash[WINDOWS]["notebook7"]
     page.close()
 
 

@@ -48,13 +48,18 @@ def test_the_stop_button_of_the_panel_stops_the_turn(notebook: Notebook, window:
     assert "ok" in notebook.text(2)
 
 
-def test_what_is_told_to_a_running_turn_reaches_the_model(notebook: Notebook, window: Window, service: Service) -> None:
-    service.replies.append(reply(call("python", {"code": "import time; time.sleep(3); 1"}), delta_delay_s=0.05))
+def test_what_is_told_to_a_running_turn_reaches_the_model(
+    notebook: Notebook, window: Window, place: str, service: Service
+) -> None:
+    held = "import os, time\nwhile not os.path.exists('told'): time.sleep(0.05)"
+    service.replies.append(reply(call("python", {"code": held})))
     service.replies.append("Done.")
     notebook.start(1)
     field = window.panel.get_by_role("textbox", name="Tell the agent something")
     field.fill("Use metres, please.")
     field.press("Enter")
+    window.panel.get_by_text("The agent hears it before its next step.").wait_for()
+    (window.folder / place / "told").touch()
     notebook.wait()
     assert any("Use metres, please." in prompt for prompt in service.prompts)
     assert "Done." in notebook.text(1)
@@ -174,7 +179,7 @@ def test_a_sub_agent_is_shown_told_something_and_stopped_and_the_turn_goes_on(
     notebook = window.notebook(f"{place}/notes.ipynb", load, "%%agent\nAre there errors?")
     window.command("nbagent:open")
     notebook.run(0)
-    waits = "import time\nfor _ in range(300): time.sleep(0.1)"
+    waits = "import time\nfor _ in range(36_000): time.sleep(0.1)"
     service.replies.extend(
         [
             reply("x", call("skill", {"skill": "look-at-logs"})), reply("y", call("python", {"code": "1"})),

@@ -9,7 +9,7 @@ import signal
 from typing import Any
 
 from tests.browser.desk import Notebook, Service, Window, endless, until
-from tests.fakes.messages_api import call, reply
+from tests.fakes.messages_api import Pace, call, reply
 
 NOT_LOADED = "nbagent is not loaded in this notebook"
 LOAD = "%load_ext nbagent"
@@ -85,11 +85,13 @@ def test_two_notebooks_each_have_their_own_panel(notebook: Notebook, window: Win
 def test_a_turn_of_a_notebook_in_the_background_is_there_when_one_comes_back(
     notebook: Notebook, window: Window, place: str, service: Service
 ) -> None:
-    service.replies.append(reply("word " * 200, delta_size_chars=50, delta_delay_s=0.1))
+    pace = Pace(5)
+    service.replies.append(reply("word " * 200, delta_size_chars=50, pace=pace))
     notebook.start(1)
     window.panel.get_by_role("button", name="Stop", exact=True).wait_for()
     other = window.notebook(f"{place}/other.ipynb", LOAD)
     other.run(0)
+    pace.finish()
     notebook.wait()
     notebook.focus()
     turns(window).filter(has_text="First question").wait_for()
@@ -198,7 +200,8 @@ def test_a_connection_that_drops_and_comes_back_is_followed(another: Window, pla
     notebook = another.notebook(f"{place}/notes.ipynb", LOAD, "%%agent\nFirst question", "%%agent\nSecond question")
     another.command("nbagent:open")
     notebook.run(0)
-    service.replies.append(reply("word " * 600, delta_size_chars=30, delta_delay_s=0.05))
+    pace = Pace(20)
+    service.replies.append(reply("word " * 600, delta_size_chars=30, pace=pace))
     notebook.start(1)
     another.panel.get_by_role("button", name="Stop", exact=True).wait_for()
     cut = True
@@ -208,6 +211,7 @@ def test_a_connection_that_drops_and_comes_back_is_followed(another: Window, pla
     lost.wait_for()
     cut = False
     lost.wait_for(state="detached")
+    pace.finish()
     notebook.wait()
     turns(another).filter(has_text="First question").get_by_text("completed").wait_for()
     assert another.panel.get_by_role("button", name="Stop", exact=True).count() == 0

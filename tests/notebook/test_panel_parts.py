@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from nbagent.notebook.panel.results import TurnRow
 from nbagent.notebook.turnstile import Turnstile
 from nbagent.notebook.whereabouts import Whereabouts
 from nbagent.runtime.approvals import question
+from tests.patience import HANG_S
 
 BASE = GaugePart(
     model="m", window_tokens=20_000, threshold_tokens=12_000, used_tokens=1_000, categories={"system": 400, "messages": 600},
@@ -262,7 +264,7 @@ def test_a_turn_waits_for_the_panel() -> None:
         await asyncio.sleep(0)
         assert not turn.done()
         turnstile.leave_panel()
-        assert await asyncio.wait_for(turn, 10)
+        assert await asyncio.wait_for(turn, HANG_S)
         assert turnstile.enter_panel()
 
     asyncio.run(waits())
@@ -295,7 +297,7 @@ def test_a_command_waits_for_the_panel() -> None:
     thread.start()
     assert not entered.is_set()
     turnstile.leave_panel()
-    thread.join(10)
+    thread.join(HANG_S)
     assert entered.is_set()
 
 
@@ -350,3 +352,28 @@ def test_rows_are_found_by_all_words_in_any_case() -> None:
     rows = [row("1", "a", current=True, prompt="Plot the DATA"), row("2", "b", current=True, prompt="data")]
     assert [r.turn for r in matching(rows, "data plot")] == ["1"]  # type: ignore[union-attr]
     assert len(matching(rows, "")) == 2
+
+
+def test_a_turn_is_never_told_that_another_runs_while_it_is_the_panel_that_comes_or_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nbagent.notebook.turnstile.LOOK_S", 0)
+    turnstile, over = Turnstile(), threading.Event()
+
+    def panel() -> None:
+        while not over.is_set():
+            if turnstile.enter_panel():
+                turnstile.leave_panel()
+
+    async def turns() -> int:
+        return sum([await enter(turnstile) for _ in range(3_000)])
+
+    thread, before = threading.Thread(target=panel), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        assert asyncio.run(turns()) == 3_000
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(before)

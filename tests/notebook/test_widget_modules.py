@@ -14,6 +14,7 @@ import pytest
 
 from nbagent.notebook.reports.context import CATEGORIES
 from nbagent.notebook.reports.tables import hue
+from tests.patience import HANG_S
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -27,23 +28,34 @@ MOUNT = """async ({source, css, parts, answers}) => {
   const module = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'})));
   document.head.replaceChildren(Object.assign(document.createElement('style'), {textContent: css}));
   const listeners = new Set();
+  let open = 0;
+  const soon = (does) => { open += 1; setTimeout(() => { open -= 1; does(); }); };
   window.hacked = undefined; window.sent = []; window.answers = answers;
   window.kernel = (message) => { for (const take of [...listeners]) take(message); };
   const model = {
     get: () => parts, on: (_name, take) => listeners.add(take), off: (_name, take) => listeners.delete(take),
     send: (message) => {
       window.sent.push(message);
-      if (message.kind === 'hello') setTimeout(() => window.kernel({kind: 'snapshot', version: 1, seq: 0, parts}));
+      if (message.kind === 'hello') soon(() => window.kernel({kind: 'snapshot', version: 1, seq: 0, parts}));
       const made = message.kind === 'command' ? window.answers[message.name] : undefined;
       for (const reply of made ? [].concat(made) : []) {
-        setTimeout(() => window.kernel({kind: 'reply', id: message.id, status: 'ok', line: '', result: null, ...reply}));
+        soon(() => window.kernel({kind: 'reply', id: message.id, status: 'ok', line: '', result: null, ...reply}));
       }
     },
   };
   window.listeners = listeners;
   document.body.replaceChildren(document.createElement('div'));
   window.cleanup = module.default.render({model, el: document.body.firstChild});
-  await new Promise((resolve) => setTimeout(resolve, 30));
+  do { await new Promise((resolve) => setTimeout(resolve)); } while (open > 0);  // what was asked for has come
+}"""
+
+# Timers of a second or more wait in `late` until the test says that the time is over.
+HOLD_TIMERS = """() => {
+  const [set, clear] = [window.setTimeout, window.clearTimeout];
+  window.late = [];
+  window.setTimeout = (does, ms, ...rest) => ms >= 1000 ? -window.late.push(does) : set(does, ms, ...rest);
+  window.clearTimeout = (id) => { if (id < 0) window.late[-id - 1] = () => {}; else clear(id); };
+  window.release = () => { Object.assign(window, {setTimeout: set, clearTimeout: clear}); for (const does of window.late) does(); };
 }"""
 
 
@@ -64,7 +76,8 @@ def page() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(HANG_S * 1000)
+        sync_api.expect.set_options(timeout=HANG_S * 1000)
         yield page
         browser.close()
 
@@ -178,7 +191,9 @@ def test_a_queued_command_says_so_and_then_what_came_of_it(page: Any) -> None:
 def test_without_an_answer_it_says_that_it_waits_for_the_cell(page: Any) -> None:
     parts = bundle("deltas")["end"]
     mount(page, "context", parts={**parts, "turn": {**parts["turn"], "status": "running", "delivers": False}})
+    page.evaluate(HOLD_TIMERS)
     page.get_by_role("button", name="Undo").click()
+    page.evaluate("release()")
     says(page, "Sent; it is done when the cell ends.")
 
 
@@ -186,8 +201,9 @@ def test_without_an_answer_it_says_that_it_waits_for_the_cell(page: Any) -> None
 def test_what_takes_long_where_it_is_heard_does_not_wait_for_a_cell(page: Any, turn: dict[str, Any]) -> None:
     parts = bundle("deltas")["end"]
     mount(page, "context", parts={**parts, "turn": {**parts["turn"], **turn}})
+    page.evaluate(HOLD_TIMERS)
     page.get_by_role("button", name="Compact…").click()
-    page.wait_for_timeout(2_000)  # longer than it waits before it says so
+    page.evaluate("release()")  # longer than it waits before it says so
     says(page, "The hand-off note is being written …")
 
 
