@@ -102,7 +102,7 @@ def should_flush(
 
 
 def after_flush(state: FlushState, *, ok: bool, compacted: bool = False) -> FlushState:
-    """Return the counters after a flush turn. A failed one is tried again at the next turn.
+    """Return the counters after a flush turn. A failed one does not count, so it is tried again.
 
     When the flush turn itself compacted, the count it is kept under is that before it.
     """
@@ -170,5 +170,5 @@ def is_silent(reply: str) -> bool:
 
 def failure_notice(error: str) -> str:
     """Return what the person is told when a flush failed, at most 600 characters; the turn goes on."""
-    text = f"Notes were not stored before compaction, and will be tried again next turn: {one_line(error)}"
+    text = f"Notes were not stored before compaction; it is tried again before the next one: {one_line(error)}"
     return text if len(text) <= NOTICE_CHARS else text[: NOTICE_CHARS - 1] + "…"

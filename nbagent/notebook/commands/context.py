@@ -98,7 +98,7 @@ def _numbers_in_force(agent: NotebookAgent) -> tuple[list[tuple[str, str]], str]
 
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
-    """Change numbers of the policy: KEY=VALUE; window=TOKENS; provider=MODE; prompt=MODE; shows the effective values."""
+    """Change numbers of the policy: KEY=VALUE; window=TOKENS; provider=MODE; prompt=MODE; shows what is in force."""
     set_numbers(agent, words)
     settings = agent.session().settings
     window = _budget(agent).window_tokens
