@@ -19,10 +19,11 @@ from nbagent.context.engine import Engine
 from nbagent.context.extract import note_of
 from nbagent.context.handoff import HandoffNote
 from nbagent.context.measure import Meter
-from nbagent.context.parts import divided_turn, shown_part
+from nbagent.context.parts import Part, divided_turn, shown_part
 from nbagent.context.policies import BUILT_IN
 from nbagent.context.policy import Compact, Numbers, Policy, Prune, Situation, make_policy
 from nbagent.context.transcript import RESULT_CHARS, serialised
+from nbagent.context.writing import one_request_does, stages_of
 from nbagent.core.entries import Body, Compaction, Entry, Pruning
 from nbagent.core.messages import Message, Prefix, Request
 from nbagent.core.view import View, ViewFold
@@ -108,6 +109,8 @@ def _call(engine: Engine, situation: Situation, move: Compact, tokens: int) -> d
     fold = ViewFold(situation.path)
     part = shown_part(engine, fold, move)
     divided = bool(move.style.turn_template) and divided_turn(fold, move.first_kept) is not None
+    if not divided and not one_request_does(engine, fold, move, part):
+        return _staged_call(engine, fold, move, part, tokens)
     if move.style.serialised or part.full or part.broken_off:
         chars = None if part.full else RESULT_CHARS
         shown = serialised(part.messages, result_chars=chars, thinking=move.style.thinking)
@@ -117,3 +120,13 @@ def _call(engine: Engine, situation: Situation, move: Compact, tokens: int) -> d
     calls = 2 if move.style.probe or divided else 1
     halves = 2 if divided else 1  # each call is shown one of them
     return {"read": read / halves, "fresh": fresh / halves, "written": tokens, "calls": calls}
+
+
+def _staged_call(engine: Engine, fold: ViewFold, move: Compact, part: Part, tokens: int) -> dict[str, float]:
+    """Return what a note read in parts takes: each part with the note so far, then all notes of parts at once."""
+    stages = stages_of(engine, fold, move, part)
+    if stages is None:
+        return {"read": 0, "fresh": part.tokens, "written": tokens, "calls": 1}
+    shown = sum(engine.meter.text(text) for run in stages.parts for chunk in run for text in chunk)
+    calls = stages.count + (len(stages.parts) > 1)
+    return {"read": 0, "fresh": (shown + calls * tokens) / calls, "written": tokens, "calls": calls}

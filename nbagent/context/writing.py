@@ -54,7 +54,7 @@ Flow = Generator[Effect, Any, Written]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stages:
+class Stages:
     """What is asked for one after the other: `parts` of chunks of texts. `left_out` counts what is in none."""
 
     parts: Sequence[Sequence[Sequence[str]]]
@@ -81,7 +81,7 @@ def written_note(engine: Engine, fold: ViewFold, move: Compact) -> Flow:
 
 
 def _of_part(engine: Engine, fold: ViewFold, move: Compact, part: Part) -> Flow:
-    if _fits(engine, fold, move, part):
+    if one_request_does(engine, fold, move, part):
         return (yield from _in_one(engine, fold, move, part))
     return (yield from _in_stages(engine, fold, move, part, 1))
 
@@ -108,7 +108,7 @@ def _of_divided_turn(engine: Engine, fold: ViewFold, move: Compact, begins: int)
     )  # fmt: skip
 
 
-def _fits(engine: Engine, fold: ViewFold, move: Compact, part: Part) -> bool:
+def one_request_does(engine: Engine, fold: ViewFold, move: Compact, part: Part) -> bool:
     """Tell whether one request is asked for the note: its style may want smaller ones, or the oldest left out."""
     style, question = move.style, _question(engine, move)
     if style.too_long == "drop":
@@ -209,7 +209,7 @@ def _in_stages(engine: Engine, fold: ViewFold, move: Compact, part: Part, diviso
     """Read what is replaced in parts. A provider that finds a part too long gets smaller ones, twice at most."""
     note: Written = Rejected(reason=_no_room(engine))
     for _ in range(MAX_TRIES):
-        stages = _stages(engine, fold, move, part, divisor)
+        stages = stages_of(engine, fold, move, part, divisor)
         if stages is None:
             return note
         yield Say(text=IN_PARTS.format(count=stages.count))
@@ -230,7 +230,8 @@ def _texts(fold: ViewFold, move: Compact, part: Part) -> list[str]:
     return units(only_of(view, gone))
 
 
-def _stages(engine: Engine, fold: ViewFold, move: Compact, part: Part, divisor: int) -> _Stages | None:
+def stages_of(engine: Engine, fold: ViewFold, move: Compact, part: Part, divisor: int = 1) -> Stages | None:
+    """Return in which parts a conversation is read for its note; None when not even small ones fit."""
     count, style = engine.meter.text, move.style
     asked = part_request(_question(engine, move), part=MOST_CHUNKS, of=MOST_CHUNKS)
     note_room = min(engine.room(style), engine.budget.window_tokens // 8)  # the notes so far stand there too
@@ -244,7 +245,7 @@ def _stages(engine: Engine, fold: ViewFold, move: Compact, part: Part, divisor: 
     while True:
         sizes = [count(t) for t in texts]
         parts = split_by_share(sizes, STAGES if len(texts) >= LEAST_UNITS else 1)
-        stages = _Stages(parts=[chunked([texts[i] for i in run], limit, count) for run in parts], left_out=left_out)
+        stages = Stages(parts=[chunked([texts[i] for i in run], limit, count) for run in parts], left_out=left_out)
         if stages.count <= MOST_CHUNKS:
             return stages if stages.count else None
         go = max(1, (len(texts) - len(noted)) * (stages.count - MOST_CHUNKS) // stages.count)
@@ -253,7 +254,7 @@ def _stages(engine: Engine, fold: ViewFold, move: Compact, part: Part, divisor: 
             return None
 
 
-def _through(engine: Engine, fold: ViewFold, move: Compact, stages: _Stages) -> Flow:
+def _through(engine: Engine, fold: ViewFold, move: Compact, stages: Stages) -> Flow:
     """Ask for each part's note, the chunks of a part one after the other; then for one note of all."""
     notes: list[str] = []
     number, begun = 0, len(fold.path)

@@ -35,7 +35,8 @@ def tool_contexts(
 
     def context(call: ToolCall) -> ToolContext:
         return ToolContext(
-            call_id=call.id, root=runner.folder, cwd=runner.folder, cap_chars=cap_chars(window), window_tokens=window,
+            call_id=call.id, root=runner.folder, cwd=runner.folder, cap_chars=cap_chars(window, start.policy),
+            window_tokens=window,
             keep=runner.keep, scrub=runner.scrubber.text, kernel=ports.kernel, notebook=ports.notebook,
             recall=runner.recall, memory=memory, skills=skills,
             extra_roots=(runner.artifacts.folder, *runner.skills.read_roots()),

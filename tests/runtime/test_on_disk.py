@@ -84,3 +84,13 @@ def test_other_policies_write_no_such_file(make_fake: Make, tmp_path: Path) -> N
         held.send("another")
         assert held.run(compact(held.session, held.ports)).applied
         assert "in the file" not in held.bodies(Compaction)[-1].note
+
+
+@pytest.mark.parametrize(("policy", "most"), [("openclaw", 64_000), ("openclaw@seed", 16_000)])
+def test_a_result_is_cut_as_the_policy_had_it_first(make_fake: Make, tmp_path: Path, policy: str, most: int) -> None:
+    """OC-C4; openclaw 85, 86: 64,000 characters in a window of 200,000, first 16,000 in any."""
+    fake = make_fake(reply(call("rows", {})), "Done.")
+    with talk(tmp_path, fake, rows(9_000), policy=policy) as held:
+        held.send("look")
+        (result,) = held.bodies(ToolResult)
+        assert most * 0.9 < len(joined_text(result.content)) <= most
