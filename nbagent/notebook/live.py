@@ -96,7 +96,8 @@ class LiveDisplay:
                 picture = self.picture
                 self._layout.add(
                     TurnDone(
-                        outcome="error", message="the turn ended early", steps=picture.step, duration_s=0.0,
+                        outcome="error", steps=picture.step, duration_s=0.0,
+                        message="the turn ended early" if picture.step else "the turn had not begun",
                         context_tokens=picture.context_tokens, window_tokens=picture.window_tokens,
                         cost_usd=picture.cost_usd,
                     )

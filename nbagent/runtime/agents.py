@@ -16,6 +16,7 @@ from nbagent.core.effects import (
     SubAgentStatus,
     ToolBegan,
     ToolEnded,
+    TurnDone,
     TurnEvent,
     Waiting,
 )
@@ -177,6 +178,8 @@ class AgentWatch:
                 self._say(f"{event.name}: {event.status}")
             case Waiting():
                 self._say(f"waiting: {event.reason}")
+            case TurnDone():  # with its last call
+                self._say(self._now.activity, tokens=event.context_tokens, cost_usd=event.cost_usd)
             case _:
                 return
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbagent.context.oversize import asked_in, too_large_line
-from nbagent.core.entries import Body, TurnStart
-from nbagent.core.errors import ToolError, TurnFailed, UsageProblem
+from nbagent.core.effects import Sink, SubAgentMoved, ToolBegan, ToolEnded, TurnEvent
+from nbagent.core.entries import Body, ResultStatus, TurnStart, UsageReported
+from nbagent.core.errors import ToolError, TurnFailed, UsageProblem, one_line
 from nbagent.core.messages import Block, text_block
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.attach import attach
@@ -70,11 +73,49 @@ async def _skill(
 
         invocation = invoke(runner.skills.catalog, name, arguments, by_model=False)
         return invocation.text(), ()
-    skills = turn_skills(runner, named, ports, start, runner.approvals(ports, start))
-    taken = await skills.take(name, arguments, by_model=False, why=prompt[:500])
+    shown = _Shown(ports.sink, name, runner.writer.clock.monotonic)
+    approvals = runner.approvals(ports, start)
+    skills = turn_skills(runner, named, replace(ports, sink=shown), start, approvals)
+    try:
+        taken = await skills.take(name, arguments, by_model=False, why=prompt[:500])
+    except BaseException as error:
+        shown.end("interrupted" if isinstance(error, asyncio.CancelledError) else "error", one_line(str(error)))
+        raise
+    shown.end("error" if taken.failed else "ok", taken.failed or taken.text)
     if taken.failed:
+        for body in taken.bodies:  # no turn writes it down
+            if isinstance(body, UsageReported):
+                runner.writer.write(body)
         raise TurnFailed(f"skill {taken.name!r} did not come to its end: {taken.failed}")
     return RESULT.format(name=taken.name, text=taken.text) if taken.forked else taken.text, taken.bodies
+
+
+class _Shown:
+    """A sink for what is told of a skill that the person chose: from its sub-agent's first word on it is shown as a call.
+
+    No step has begun, so nothing else would say what the cell is at.
+    """
+
+    def __init__(self, sink: Sink, name: str, now: Callable[[], float]) -> None:
+        self._sink, self._name, self._now = sink, name, now
+        self._agent, self._began_at = "", 0.0
+
+    def __call__(self, event: TurnEvent) -> None:
+        if isinstance(event, SubAgentMoved) and not self._agent:
+            self._agent, self._began_at = event.agent, self._now()
+            called = {"skill": self._name}
+            self._sink(ToolBegan(call_id=event.agent, name="skill", summary=self._name, input=called))
+        self._sink(event)
+
+    def end(self, status: ResultStatus, text: str) -> None:
+        """Tell how it ended, if it ran apart at all."""
+        if self._agent:
+            took_s = round(self._now() - self._began_at, 3)
+            self._sink(
+                ToolEnded(
+                    call_id=self._agent, name="skill", summary=self._name, status=status, text=text, duration_s=took_s
+                )
+            )  # fmt: skip
 
 
 def _arguments(runner: TurnRunner, name: str, text: str) -> str:

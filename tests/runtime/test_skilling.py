@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nbagent.core.effects import SubAgentMoved
+from nbagent.core.effects import SubAgentMoved, ToolBegan, ToolEnded, TurnBegan
 from nbagent.core.entries import Compaction, SkillUse, ToolResult, UsageReported
-from nbagent.core.errors import UsageProblem
+from nbagent.core.errors import TurnFailed, UsageProblem
 from nbagent.core.messages import joined_text
 from nbagent.models.scripted import calls, says
 from nbagent.runtime.agents import ended_agents
@@ -473,6 +473,37 @@ def test_a_skill_of_the_person_that_forks_answers_before_the_turn(lab: Lab) -> N
     lab.send("the data", "A", skill="check")
     assert "All is well." in lab.prompts()[-1]
     assert [u.details["outcome"] for u in uses(lab)] == ["completed"]
+    shown = [e for e in lab.events if isinstance(e, ToolBegan | ToolEnded | SubAgentMoved | TurnBegan)]
+    assert [type(e) for e in shown] == [ToolBegan, *[SubAgentMoved] * (len(shown) - 3), ToolEnded, TurnBegan]
+    began, ended = shown[0], shown[-2]
+    assert isinstance(began, ToolBegan)
+    assert isinstance(ended, ToolEnded)
+    assert (began.name, began.summary, began.call_id) == ("skill", "check", ended.call_id)
+    assert (ended.status, ended.text) == ("ok", "All is well.")
+
+
+def test_a_skill_of_the_person_that_fails_apart_is_paid_and_shown(lab: Lab) -> None:
+    managed(lab, "check", context="fork")
+    lab.open([says("")], mode="auto")
+    lab.send("first", "A")
+    before = [e.body for e in lab.session.tree if isinstance(e.body, UsageReported)]
+    lab.restart([[calls("python", code="1")] for _ in range(3)], mode="auto")
+    with pytest.raises(TurnFailed, match="'check' did not come to its end"):
+        lab.send("go", "B", skill="check", max_steps=2)
+    paid = [e.body for e in lab.session.tree if isinstance(e.body, UsageReported)][len(before) :]
+    assert [p.purpose for p in paid] == ["skill"]
+    assert paid[0].cost_usd > 0
+    ended = [e for e in lab.events if isinstance(e, ToolEnded) and e.name == "skill"]
+    assert [e.status for e in ended] == ["error"]
+
+
+def test_what_a_fork_cost_is_told_with_its_last_call(lab: Lab) -> None:
+    managed(lab, "check", context="fork")
+    lab.open([calls("skill", skill="check"), calls("python", code="n = 4"), says("4"), says("Yes.")],
+             skills__mode="tool", mode="auto")  # fmt: skip
+    lab.send("go", "A")
+    (row,) = ended_agents(lab.session.tree)
+    assert moves_of(lab)[-1].cost_usd == pytest.approx(row.cost_usd)
 
 
 # ---------------------------------------------------------------- sub-agents, as people see and reach them
