@@ -62,10 +62,8 @@ def refused_line(asked: Sequence[Asked], *, total_tokens: int) -> str:
     rest = total_tokens - sum(a.tokens for a in asked)
     if largest is None or largest.tokens < LARGE_TOKENS or rest > LITTLE * total_tokens:
         return ""
-    return (
-        f"{largest.what} takes about {largest.tokens:,} tokens, and there is little else to leave out: "
-        f"{largest.helps}, or {OTHER_MODEL}"
-    )
+    helps = largest.helps if largest.helps == SHORTER_IMAGE else f"{largest.helps}, or {OTHER_MODEL}"
+    return f"{largest.what} takes about {largest.tokens:,} tokens, and there is little else to leave out: {helps}"
 
 
 def asked_in(blocks: Sequence[Block], size: Callable[[Block], int]) -> list[Asked]:

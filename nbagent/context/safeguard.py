@@ -82,9 +82,13 @@ def _words_of(entry: Entry) -> str:
 
 
 def missing_in(note: HandoffNote, template: Template, replaced: Sequence[Entry]) -> Missing:
-    """Return what the note should hold and does not: headings, identifiers, what the person asked for last."""
+    """Return what the note should hold and does not: headings, identifiers, what the person asked for last.
+
+    As many headings as were asked for may be in another language.
+    """
     ids = [i for i in identifiers(replaced) if i not in note.text]
-    return Missing(headings=missing_sections(note, template), identifiers=tuple(ids), ask=_missing_ask(note, replaced))
+    headings = missing_sections(note, template) if len(note.sections) < len(template.sections) else ()
+    return Missing(headings=headings, identifiers=tuple(ids), ask=_missing_ask(note, replaced))
 
 
 def identifiers(replaced: Sequence[Entry]) -> list[str]:

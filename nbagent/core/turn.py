@@ -401,7 +401,7 @@ class _Run:
                 return None  # smaller now: the loop sends it again (CR-C1)
         came = "what came is kept" if response.blocks else "nothing of it came"
         line = str(error) if error is not None else f"the reply is not whole ({cut}); {came}"
-        if isinstance(error, ModelFailed) and error.kind == "overflow":
+        if isinstance(error, ModelFailed) and error.kind in ("overflow", "too_large"):
             line = line.replace(COMPACT_HELPS, self.turn.overflow_line(self.fold) or COMPACT_HELPS)
         again = error is None or (isinstance(error, ModelFailed) and error.kind not in SAYS_WHAT_TO_DO)
         if "%agent resume" not in line and (response.blocks or again):

@@ -32,7 +32,7 @@ _BY_STATUS: dict[int, tuple[str, bool, str]] = {
     404: ("not_found", False, "not found; check the model's name with `%agent model NAME` and base_url"),
     408: ("timeout", True, "the provider did not answer in time"),
     409: ("server", True, "the provider reports a conflict"),
-    413: ("too_large", False, "the request is larger than the provider takes; `%context compact` makes it smaller"),
+    413: ("too_large", False, f"the request is larger than the provider takes; {COMPACT_HELPS}"),
     429: ("rate_limit", True, "the provider's rate limit is reached"),
     529: ("overloaded", True, "the provider is overloaded"),
 }

@@ -202,6 +202,14 @@ def test_a_long_history_is_summarised_in_two_parts_of_chunks_and_merged() -> Non
     assert body.details["parts"] == len(shown)
 
 
+@pytest.mark.parametrize(("share", "most"), [(0.4, 0.4), (0.8, 0.8), (1.0, 1.0), (0.0, 0.0)])
+def test_how_much_one_request_shows_can_be_set(share: float, most: float) -> None:
+    turns = path(*[b for i in range(40) for b in (start(f"t{i}"), user("x"), says(words(40)))])
+    move = policy("openclaw", chunk_share=share).plan(situation(turns, 20_000, used=20_000))[0]
+    assert isinstance(move, Compact)
+    assert move.style.chunk_tokens == (int(most * 20_000) - 409 if most else 0)
+
+
 def test_a_short_history_is_summarised_in_one_request() -> None:
     played, outcome = compacted(LONG[:12], GOOD, window=20_000, policy=policy("openclaw", keep_tokens=300))
     assert outcome == "applied"
@@ -289,6 +297,8 @@ def test_headings_identifiers_and_the_last_request_are_checked() -> None:
     assert empty.headings == tuple(s.title for s in template.sections)
     assert set(empty.identifiers) == set(wanted)
     assert empty.ask.startswith("Upload to")
+    german = {f"Teil {i}": "" for i in range(len(template.sections))}
+    assert not missing_in(HandoffNote(text="x", sections=german), template, entries).headings
     chinese = path(start(), user("请把结果写入表格"), says("好"))
     assert not missing_in(HandoffNote(text="结果写入表格", sections=full.sections), template, chinese).ask
     assert missing_in(HandoffNote(text="x", sections=full.sections), template, chinese).ask

@@ -120,15 +120,19 @@ def _with_window(settings: Any, tokens: int) -> Any:
     return dataclasses.replace(settings, window_tokens=tokens)
 
 
-def test_an_overflow_of_a_prompt_alone_is_not_answered_with_compaction(make_fake: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("status", "said"), [(400, "prompt is too long: 9000 tokens > 8000 maximum"), (413, "too large")])
+def test_what_the_provider_finds_too_large_by_itself_is_not_answered_with_compaction(
+    make_fake: Make, tmp_path: Path, status: int, said: str
+) -> None:
     """The provider's window is smaller than it says; there is nothing to leave out but the message itself."""
     prompt = LARGE[: len(LARGE) // 10]
     fake = make_fake()
-    fake._answer_of = lambda body: reply(fault=http_error(400, "prompt is too long: 9000 tokens > 8000 maximum"))
+    fake._answer_of = lambda body: reply(fault=http_error(status, said))
     with talk(tmp_path, fake) as held:
         done = held.send(prompt)
         assert done.output.outcome == "error"
         assert "the text of this cell takes about" in done.output.message
+        assert said in done.output.message
         assert "%context compact" not in done.output.message
 
 

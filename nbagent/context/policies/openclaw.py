@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nbagent.context.chunks import chunk_ratio
+from nbagent.context.chunks import BASE_RATIO, chunk_ratio
 from nbagent.context.handoff import TEMPLATES, HandoffNote, Missing
 from nbagent.context.moves import (
     Shown,
@@ -121,7 +121,7 @@ class OpenClawPolicy:
 
     def _style(self, situation: Situation) -> NoteStyle:
         ratio = chunk_ratio(sum(situation.tokens) / max(1, len(situation.tokens)), situation.window)
-        share = min(self.numbers["chunk_share"], ratio)
+        share = min(1.0, self.numbers["chunk_share"] * ratio / BASE_RATIO)
         chunk = max(1, int(share * situation.window) - in_window(OVERHEAD_TOKENS, situation.window)) if share else 0
         return NoteStyle(
             template="openclaw", users_tokens=0, appendix_tokens=600, reattach=0, last_resort="", chunk_tokens=chunk,
