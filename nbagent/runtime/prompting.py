@@ -91,7 +91,7 @@ async def _skill(
 
 
 class _Shown:
-    """A sink for what is told of a skill that the person chose: from its sub-agent's first word on it is shown as a call.
+    """A sink for what is told of a skill that the person chose: from its sub-agent's first word on it shows as a call.
 
     No step has begun, so nothing else would say what the cell is at.
     """

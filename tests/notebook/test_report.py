@@ -206,6 +206,15 @@ def test_tables_align_wide_characters():
     assert as_text([table]).splitlines()[2:] == ["数据   1", "ab    10"]
 
 
+def test_a_column_of_chinese_text_is_not_pressed_to_one_letter_a_line():
+    rows = (("研究助手", "调查北京的天气，写出一个很长的摘要。", "12"), ("look-at-data", "look at it", "3"))
+    drawn = as_html([Table(head=("skill", "for", "tokens"), rows=rows, numbers=frozenset({2}))])
+    assert re.findall(r'<th style="([^"]*)"', drawn) == [
+        "text-align:left;min-width:4em", "text-align:left;min-width:12em", "text-align:right",
+    ]  # fmt: skip
+    assert "min-width" not in as_html([Table(head=("skill",), rows=(("look-at-data",),))])
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), max_size=4))
 def test_any_text_fits_in_a_table(rows):

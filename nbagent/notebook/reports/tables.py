@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from nbagent.notebook.markdown import clean, clean_line, escape
 
 BAR_CELLS = 40
+MOST_EMS = 12  # what a column of Chinese text is given beside others, in letters
 _COLOURS = (210, 30, 120, 280, 0, 180, 55, 330, 90, 250, 150, 15)  # hues, far apart for neighbours
 
 
@@ -207,11 +208,24 @@ def escape_attribute(text: str) -> str:
 
 
 def _html_table(table: Table) -> str:
+    least = {i: f";min-width:{ems}em" for i, ems in _least_ems(table).items()}
+
     def cells(row: tuple[str, ...], tag: str) -> str:
+        aligned = ("right" if i in table.numbers else "left" for i in range(len(row)))
         return "".join(
-            f'<{tag} style="text-align:{"right" if i in table.numbers else "left"}">{escape(clean_line(c))}</{tag}>'
-            for i, c in enumerate(row)
+            f'<{tag} style="text-align:{side}{least.get(i, "") if tag == "th" else ""}">{escape(clean_line(c))}</{tag}>'
+            for i, (c, side) in enumerate(zip(row, aligned, strict=True))
         )
 
     body = "\n".join(f"<tr>{cells(row, 'td')}</tr>" for row in table.rows)
     return f"<table>\n<thead><tr>{cells(table.head, 'th')}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def _least_ems(table: Table) -> dict[int, int]:
+    """Return how wide columns with Chinese, Japanese or Korean text are at least: it breaks at any letter."""
+    least = {}
+    for i in range(len(table.head)):
+        wide = max((sum(unicodedata.east_asian_width(c) in "WF" for c in row[i]) for row in table.rows), default=0)
+        if wide > 1:
+            least[i] = min(wide, MOST_EMS)
+    return least
