@@ -16,7 +16,7 @@ def run(tmp_path: Path, script: str, *arguments: str) -> str:
     environ["BENCHMARK_PEER_PYTHON"] = "/nonexistent"
     done = subprocess.run(
         [sys.executable, str(FOLDER / script), *arguments],
-        capture_output=True, text=True, env=environ, cwd=tmp_path, timeout=120, check=False,
+        capture_output=True, text=True, env=environ, cwd=tmp_path, timeout=550, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

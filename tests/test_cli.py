@@ -86,14 +86,14 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_it_runs_as_a_module_and_teaches_without_a_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "nbagent"], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "nbagent"], capture_output=True, text=True, check=True, timeout=550)
     assert "demo" in done.stdout
     assert done.stderr == ""
 
 
 def test_help_imports_nothing_heavy() -> None:
     code = "import sys; from nbagent.cli import command_parser; command_parser().format_help(); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=550)
     assert {"anthropic", "IPython", "numpy", "asyncio"}.isdisjoint(done.stdout.split())
 
 
@@ -402,7 +402,7 @@ def recorded(shipped: Path) -> Path:
     (shipped / "cassettes" / "tiny.json").unlink()
     (shipped / "scripts" / "tiny.json").write_text(json.dumps(REPLIES))
     cells = "%load_ext nbagent", "%agent model scripted:scripts/tiny.json", "%agent record cassettes/tiny.json"
-    making = NotebookClient(notebook_of(*cells, DATA, ASK), resources={"metadata": {"path": str(shipped)}}, timeout=60)
+    making = NotebookClient(notebook_of(*cells, DATA, ASK), resources={"metadata": {"path": str(shipped)}}, timeout=550)
     making.execute()
     return shipped
 

@@ -19,8 +19,9 @@ from filelock import FileLock
 from nbagent.cli import main
 from nbagent.runtime.places import known_sessions
 from nbagent.store.journal_reading import read_journal
-from tests.fakes.messages_api import FakeMessagesAPI
+from tests.fakes.messages_api import FakeMessagesAPI, Pace
 from tests.fakes.replies import call, http_error, reply
+from tests.patience import HANG_S
 
 JSON = dict[str, Any]
 
@@ -106,7 +107,7 @@ def test_inputs_know_nothing_of_each_other_and_share_the_prefix(ask: Any, tmp_pa
 def test_the_first_is_asked_alone_and_the_others_side_by_side(ask: Any, tmp_path: Path) -> None:
     """The provider has the prefix in its cache when the others come."""
     (tmp_path / "n.txt").write_text("\n".join(map(str, range(4))))
-    together = threading.Barrier(3, timeout=60)
+    together = threading.Barrier(3, timeout=HANG_S)
     seen: list[str] = []
 
     def answer(body: JSON) -> Any:
@@ -346,7 +347,7 @@ def test_a_stop_keeps_what_was_answered(service: Any, tmp_path: Path, slow: str,
     def answer(body: JSON) -> Any:
         if said(body)[-1] >= slow:
             begun.set()
-            return reply("word " * 400, delta_delay_s=0.5)
+            return reply("word " * 400, pace=Pace(5))
         return reply("ok")
 
     fake = service(answer)
@@ -355,9 +356,9 @@ def test_a_stop_keeps_what_was_answered(service: Any, tmp_path: Path, slow: str,
     running = subprocess.Popen(
         [sys.executable, "-m", "nbagent", *words], cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True
     )
-    assert begun.wait(60)
+    assert begun.wait(HANG_S)
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=HANG_S)
     assert running.returncode == 130
     *_, summary, last = err.splitlines()
     assert last == "nbagent: stopped"

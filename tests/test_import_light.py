@@ -33,7 +33,7 @@ REPORT = "import sys, json; print(json.dumps(sorted({m.partition('.')[0] for m i
 def loaded_by(statement: str) -> set[str]:
     """Return the top-level modules that a fresh interpreter holds after `statement`."""
     done = subprocess.run(
-        [sys.executable, "-c", f"{statement}\n{REPORT}"], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", f"{statement}\n{REPORT}"], capture_output=True, text=True, check=True, timeout=550
     )
     return set(json.loads(done.stdout.splitlines()[-1]))
 

@@ -401,7 +401,7 @@ def test_a_pipe_among_the_notes_is_refused_and_not_waited_for(desk: Desk, tmp_pa
     for path in (log(desk), log(desk).parent / "pipe.md", desk.folder / ".nbagent" / "MEMORY.md"):
         os.mkfifo(path)
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_WAITING, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", WITHOUT_WAITING, str(tmp_path)], capture_output=True, text=True, timeout=550, check=False
     )
     pipe, note, folder, added, appended, loaded, *status = done.stdout.splitlines() or [done.stderr]
     why = "is not an ordinary file; remove it, or give it another name"

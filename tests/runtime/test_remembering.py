@@ -219,7 +219,7 @@ def test_a_turn_without_memory_opens_no_index(tmp_path: Path) -> None:
         "lab.open([says('ok')]); lab.send('hi')\n"
         "print(sorted({'sqlite3', 'numpy', 'nbagent.memory.memory'} & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=550)
     assert done.stdout.strip() == "[]"
     assert not (tmp_path / "w/.nbagent/index.sqlite").exists()
 

@@ -46,7 +46,7 @@ def test_it_goes_when_it_is_removed_and_removing_it_again_does_nothing(temporary
 
 
 def test_it_goes_when_its_process_ends_without_removing_it(temporary: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", MAKE], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", MAKE], capture_output=True, text=True, check=True, timeout=550)
     assert Path(done.stdout.strip()).parent == temporary
     assert left(temporary) == []
 
@@ -56,7 +56,7 @@ def test_what_a_killed_process_left_goes_when_the_next_is_made(temporary: Path) 
     assert process.stdout is not None
     killed = Path(process.stdout.readline().decode().strip())
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=550)
     assert killed.is_dir()
     age(killed, YOUNG_S + 1)
     scratch = ScratchFolder("test")

@@ -280,7 +280,7 @@ def test_a_pipe_in_place_of_settings_is_not_waited_for(tmp_path: Path) -> None:
         os.mkfifo(path)
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_WAITING, str(home), str(folder)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=550, check=False,
     )  # fmt: skip
     why = "it is not an ordinary file; remove it, or give it another name"
     glance, person, project = done.stdout.splitlines() or ["", "", done.stderr]
