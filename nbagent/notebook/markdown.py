@@ -198,10 +198,13 @@ def _line_offset(text: str, line: int) -> int:
 def _parser(highlight: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt  # 65 ms, so not before something is drawn
 
+    from nbagent.notebook.emphasis import EmphasisBesideWideLetters
+
     options: dict[str, Any] = {"html": False, "linkify": False, "typographer": False}
     if highlight:
         options["highlight"] = highlighted
     parser = MarkdownIt("js-default", options)
+    parser.inline = EmphasisBesideWideLetters(parser.inline)
     parser.validateLink = is_safe_link  # type: ignore[method-assign]
     parser.inline.ruler.before("escape", "math", _math_inline)
     parser.block.ruler.before("fence", "math_block", _math_block, {"alt": []})
