@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,6 +78,7 @@ class Import:
     line: int
 
 
+@functools.cache
 def modules() -> list[Path]:
     return sorted(p for p in PACKAGE.rglob("*.py") if "node_modules" not in p.parts)
 
@@ -85,9 +87,19 @@ def short(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-def imports(path: Path) -> Iterator[Import]:
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def imports(path: Path) -> tuple[Import, ...]:
+    return tuple(found_imports(path))
+
+
+def found_imports(path: Path) -> Iterator[Import]:
     package = path.relative_to(ROOT).with_suffix("").parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(module=alias.name, names=(), line=node.lineno)
@@ -150,7 +162,7 @@ def test_pure_folders_open_nothing_and_print_nothing(folder: str) -> None:
     wrong = [
         f"{short(path)}:{node.lineno} calls {node.func.id}"
         for path in in_folder(folder)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in {"open", "print", "input", "exec", "eval"}
@@ -180,7 +192,7 @@ def test_the_clock_and_random_ids_belong_to_the_driver() -> None:
 
 def clock_uses(path: Path) -> Iterator[tuple[int, str]]:
     throttles = short(path).startswith("notebook/")
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     for found in imports(path):
         if found.module not in CLOCK_MODULES:
             continue
@@ -226,7 +238,7 @@ def test_modules_are_short_or_say_why_not() -> None:
     wrong = []
     for path in modules():
         lines = len(path.read_text(encoding="utf-8").splitlines())
-        why = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        why = ast.get_docstring(parsed(path)) or ""
         if lines > MAX_LINES and f"{MAX_LINES} lines" not in why:
             wrong.append(f"{short(path)} has {lines} lines")
     assert wrong == [], f"split them, or say in the docstring why they are 'Above {MAX_LINES} lines'"

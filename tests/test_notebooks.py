@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -190,79 +191,105 @@ def answered(folder: Path, name: str, answer: str, source: str, *, notes: Path |
 
     `notes` is where a fact that tutorial 5 wrote, and a lesson, lie before.
     """
-    notebook = nbformat.read(copied(folder) / f"{name}.ipynb", as_version=4)
     if notes is not None:
         notes.mkdir(parents=True)
         line = "- Wine data: we report the median of proline. <!-- nbagent turn=t000002 -->\n"
         (notes / "2026-02-25.md").write_text(line, encoding="utf-8")
         (notes / "lesson-wine.md").write_text("- about wine\n", encoding="utf-8")
+    return all_answered(folder, name, answer, (source,))
+
+
+def all_answered(folder: Path, name: str, answer: str, sources: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the outputs by cell id of the tutorial up to its check: "check" for the first answer, "check-1" for the next."""
+    notebook = nbformat.read(copied(folder) / f"{name}.ipynb", as_version=4)
     ids = [c.id for c in notebook.cells]
-    notebook.cells[ids.index(answer)].source = source
+    notebook.cells[ids.index(answer)].source = sources[0]
+    check = notebook.cells[ids.index("check")]
     notebook.cells = notebook.cells[: ids.index("check") + 1]
+    for number, source in enumerate(sources[1:], 1):
+        notebook.cells.append(nbformat.v4.new_code_cell(source, id=f"answer-{number}"))
+        notebook.cells.append(nbformat.v4.new_code_cell(check.source, id=f"check-{number}"))
     resources = {"metadata": {"path": str(folder / "notebooks")}}
     client = NotebookClient(notebook, timeout=500, startup_timeout=500, kernel_name="python3", allow_errors=True, resources=resources)
     client.execute(env=sealed(folder))
     return {c.id: c.get("outputs", []) for c in notebook.cells}
 
 
-@pytest.mark.kernel
-@pytest.mark.parametrize(
-    ("leave_out", "why"),
-    [
-        ("{1, 7}", "the beginning is cached"),
-        ("{7}", "a call and its result go together"),
-        ("{6, 7, 16}", "the answer of turn 3 is gone"),
-        ("{8}", "that is more than half"),
-    ],
-)
-def test_an_answer_of_tutorial_2_that_breaks_a_rule_is_told_which(leave_out: str, why: str, tmp_path: Path) -> None:
-    outputs = answered(tmp_path, "02_where_tokens_go", "choice", f"leave_out = {leave_out}")
-    assert why in error_line(outputs["check"])
+Told = Callable[[str, str, Sequence[str], str], str]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Give the line that a tutorial's check has for one of several wrong answers; it is run once for all of them."""
+    lines: dict[str, dict[str, str]] = {}
+
+    def line(name: str, answer: str, sources: Sequence[str], source: str) -> str:
+        if name not in lines:
+            outputs = all_answered(tmp_path_factory.mktemp("answers"), name, answer, sources)
+            checks = [outputs[f"check-{n}" if n else "check"] for n in range(len(sources))]
+            lines[name] = {s: error_line(o) for s, o in zip(sources, checks, strict=True)}
+        return lines[name][source]
+
+    return line
+
+
+WRONG_02 = [
+    ("{1, 7}", "the beginning is cached"),
+    ("{7}", "a call and its result go together"),
+    ("{6, 7, 16}", "the answer of turn 3 is gone"),
+    ("{8}", "that is more than half"),
+]
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize(
-    ("description", "why"),
-    [
-        ("Finds rows and columns that are in there twice. Use when some rows or columns are in there twice.", "the near miss finds"),
-        ("Looks at fields. Use when asked.", "the right request finds"),
-        ("Columns holding the same thing twice.", "has no words that trigger it"),
-    ],
-)
-def test_a_description_of_tutorial_4_that_is_no_better_is_told_why(description: str, why: str, tmp_path: Path) -> None:
-    outputs = answered(tmp_path, "04_skills", "answer", f"description = {description!r}")
-    assert why in error_line(outputs["check"])
+@pytest.mark.parametrize(("leave_out", "why"), WRONG_02)
+def test_an_answer_of_tutorial_2_that_breaks_a_rule_is_told_which(leave_out: str, why: str, told: Told) -> None:
+    sources = [f"leave_out = {leave_out}" for leave_out, _ in WRONG_02]
+    assert why in told("02_where_tokens_go", "choice", sources, f"leave_out = {leave_out}")
+
+
+WRONG_04 = [
+    ("Finds rows and columns that are in there twice. Use when some rows or columns are in there twice.", "the near miss finds"),
+    ("Looks at fields. Use when asked.", "the right request finds"),
+    ("Columns holding the same thing twice.", "has no words that trigger it"),
+]
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize(
-    ("threshold", "why"),
-    [
-        ("0.8", "no room for a long result"),
-        ("0.3", "only 57 anchors stand there word for word"),
-        ("0.5", "another one that does is cheaper"),
-        ("60", "is no threshold of the table; take one of 0.2"),
-        ("0.6; largest_request = 1", "the two numbers are not those of its row"),
-    ],
-)
-def test_a_threshold_in_tutorial_8_that_is_not_the_one_is_told_why(threshold: str, why: str, tmp_path: Path) -> None:
-    source = f"largest_request = word_for_word = 0; threshold = {threshold}"
-    outputs = answered(tmp_path, "08_which_threshold", "choice", source)
-    assert why in error_line(outputs["check"])
+@pytest.mark.parametrize(("description", "why"), WRONG_04)
+def test_a_description_of_tutorial_4_that_is_no_better_is_told_why(description: str, why: str, told: Told) -> None:
+    sources = [f"description = {description!r}" for description, _ in WRONG_04]
+    assert why in told("04_skills", "answer", sources, f"description = {description!r}")
+
+
+WRONG_08 = [
+    ("0.8", "no room for a long result"),
+    ("0.3", "only 57 anchors stand there word for word"),
+    ("0.5", "another one that does is cheaper"),
+    ("60", "is no threshold of the table; take one of 0.2"),
+    ("0.6; largest_request = 1", "the two numbers are not those of its row"),
+]
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize(
-    ("broke", "why"),
-    [
-        ('{"B", "D", "F"}', "not B: the list of tools stays as it is"),
-        ('{"D", "E", "F"}', "not E: the first model's cache was still there"),
-        ('{"D"}', "there is another one"),
-    ],
-)
-def test_a_change_in_tutorial_7_that_broke_nothing_is_told_why(broke: str, why: str, tmp_path: Path) -> None:
-    outputs = answered(tmp_path, "07_the_cache_bill", "choice", f"broke = {broke}")
-    assert why in error_line(outputs["check"])
+@pytest.mark.parametrize(("threshold", "why"), WRONG_08)
+def test_a_threshold_in_tutorial_8_that_is_not_the_one_is_told_why(threshold: str, why: str, told: Told) -> None:
+    sources = [f"largest_request = word_for_word = 0; threshold = {threshold}" for threshold, _ in WRONG_08]
+    assert why in told("08_which_threshold", "choice", sources, f"largest_request = word_for_word = 0; threshold = {threshold}")
+
+
+WRONG_07 = [
+    ('{"B", "D", "F"}', "not B: the list of tools stays as it is"),
+    ('{"D", "E", "F"}', "not E: the first model's cache was still there"),
+    ('{"D"}', "there is another one"),
+]
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(("broke", "why"), WRONG_07)
+def test_a_change_in_tutorial_7_that_broke_nothing_is_told_why(broke: str, why: str, told: Told) -> None:
+    sources = [f"broke = {broke}" for broke, _ in WRONG_07]
+    assert why in told("07_the_cache_bill", "choice", sources, f"broke = {broke}")
 
 
 def test_the_recording_of_tutorial_7_says_that_its_cache_figures_are_a_simulation() -> None:

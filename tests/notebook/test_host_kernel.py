@@ -103,7 +103,7 @@ def test_endless_output_is_withheld_bounded_and_spilled(kernel: Kernel) -> None:
     body = """
         n = [0]
         def spill(text): n[0] += len(text)
-        o = await kernel.run_code("print('x' * 30_000_000)\\nfor i in range(200_000): print(i, 'y' * 50)", label='1', spill=spill)
+        o = await kernel.run_code("print('x' * 3_000_000)\\nfor i in range(20_000): print(i, 'y' * 50)", label='1', spill=spill)
         EV.append((len(o.stdout), o.dropped_chars, n[0]))
     """
     result = kernel.run(turn(body))
