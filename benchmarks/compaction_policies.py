@@ -116,7 +116,8 @@ def _call(engine: Engine, situation: Situation, move: Compact, tokens: int) -> d
         shown = serialised(part.messages, result_chars=chars, thinking=move.style.thinking)
         read, fresh = 0, engine.meter.text(shown.text)
     else:
-        read, fresh = part.tokens + situation.fixed_tokens, 0
+        head = move.style.head_only and move.first_kept is not None
+        read, fresh = part.tokens + situation.fixed_tokens if head else situation.used_tokens, 0
     calls = 2 if move.style.probe or divided else 1
     halves = 2 if divided else 1  # each call is shown one of them
     return {"read": read / halves, "fresh": fresh / halves, "written": tokens, "calls": calls}

@@ -171,6 +171,17 @@ def test_of_what_a_shell_printed_lines_stay_and_the_exit_code_in_any_case() -> N
     assert prune([short], with_both_ends(250), "x") == ()
 
 
+def test_a_single_long_turn_is_masked_and_cut_inside_only_when_no_room_is_left() -> None:
+    """agents 2: no request begins late enough. A note about next to nothing might be larger than that."""
+    loop = path(*reads(600, 600, 600, 600)[:-1])
+    for before in ([], [start("t0"), user("hi"), says("hello")]):
+        turns = path(*before, *[e.body for e in loop])
+        assert plan("gemini-cli", turns, 200_000, used=110_000) == ()
+        move = only(plan("gemini-cli", turns, 200_000, used=180_000), Compact)
+        assert 0 < tokens_before(situation(turns, 200_000), move.first_kept) < sum(situation(turns, 200_000).tokens)
+        assert move.first_kept != turns[len(before)].id
+
+
 # ---------------------------------------------------------------- gemini-cli: a note that is larger
 
 LARGER = "<note>" + "".join(f"{i} is {i * i}\n" for i in range(9_000)) + "</note>"

@@ -14,7 +14,7 @@ def test_a_result_knows_its_call_and_its_age() -> None:
 
 
 def test_a_pruned_result_is_not_shown_again() -> None:
-    """agents 17, 44: ours goes on to older ones where OpenCode stops."""
+    """agents 17."""
     shown = shown_results(situation(path(*reads(50, 50), prunes("e6")), 20_000))
     assert [r.entry_id for r in shown] == ["e4"]
 

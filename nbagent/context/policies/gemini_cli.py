@@ -3,8 +3,9 @@
 Modelled: at 50 % of the window, the oldest 70 % of the history, by characters, is summarised as a state snapshot, cut
 at the start of a request; of the kept part, tool responses beyond the newest 50,000 tokens are cut to both ends; a
 second call probes the summary. One that is larger than what it replaces is rejected, and from then on only tool
-responses are cut, until a compaction succeeds. Below 50 %, or where no request begins that late, old outputs are
-masked. Left out: the graph context manager, next-speaker check. The seed triggers at 70 %.
+responses are cut, until a compaction succeeds. Below 50 %, or where too little stands before the last request, old
+outputs are masked; where Gemini CLI would stop for want of room, the turn itself is cut from 90 % on. Left out: the
+graph context manager, next-speaker check. The seed triggers at 70 %.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from nbagent.context.moves import (
     Shown,
     beyond_budget,
     cut_after,
+    cut_keeping,
     head_and_tail,
     over_budget,
     prune,
@@ -41,6 +43,8 @@ NEVER_MASKED = ("skill", "ask")
 CHARS_A_TOKEN = 4
 PREVIEW_CHARS = 250  # of each end of a masked output
 HEAD_SHARE = 0.2
+LEAST_SHARE = 0.1  # of the history: a smaller head is not worth two calls, and its note might be larger
+LATEST_SHARE = 0.9  # of the window: from here a turn is cut inside when nothing else is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,14 @@ class GeminiCliPolicy:
         if not forced and gave_up(situation.path, self.name):
             return self._cut(shown_results(situation), situation.window) or self._mask(situation)
         first_kept = cut_after(situation, 1 - self.numbers["keep"])
-        if tokens_before(situation, first_kept) <= 0 and situation.moment.reason != "manual":
-            return self._mask(situation)
+        history = sum(situation.tokens)
+        if tokens_before(situation, first_kept) < LEAST_SHARE * history and situation.moment.reason != "manual":
+            masked = self._mask(situation)
+            if masked or (not forced and situation.share < LATEST_SHARE):
+                return masked
+            first_kept = cut_keeping(situation, int(self.numbers["keep"] * history))
+            if tokens_before(situation, first_kept) <= 0:
+                return ()
         style = NoteStyle(
             template="gemini-cli", users_tokens=0, appendix_tokens=0, reattach=0, probe=True, reject_above=1.0,
             last_resort="", head_only=True, tries=2, once_larger=True,
