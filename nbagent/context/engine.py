@@ -124,7 +124,7 @@ class Engine:
                 yield from self._drop(fold, kept)
             elif (yield from self.compact(fold, kept, "before_call")) == "stopped":
                 return "stopped"
-        unfit = yield from fit(self, fold)
+        unfit = yield from fit(self, fold, planned=any(isinstance(m, Compact) for m in plan))
         view = fold.view()
         if not unfit and (told := signal(fold.path, view, self.predict(view), self.budget, self.turn)) is not None:
             yield from self._append(fold, told)

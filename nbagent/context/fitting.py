@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from nbagent.context.moves import head_and_tail, prune, shown_results
+from nbagent.context.moves import cut_keeping, head_and_tail, prune, shown_results
 from nbagent.context.oversize import asked_now, refused_line, too_large_line
+from nbagent.context.policy import Compact
+from nbagent.context.standing import keeping_request
 from nbagent.core.effects import Effect
 from nbagent.core.errors import COMPACT_HELPS
 from nbagent.core.view import ViewFold
@@ -18,8 +20,11 @@ FRAME = 50  # a fiftieth of the window stays free when a request is sent: later 
 OFF = "off"  # the policy that manages nothing: nothing is masked either
 
 
-def fit(engine: Engine, fold: ViewFold) -> Generator[Effect, Any, str | None]:
-    """Mask what can be masked until the request fits. Returns the line that it does not, None when it does."""
+def fit(engine: Engine, fold: ViewFold, *, planned: bool = True) -> Generator[Effect, Any, str | None]:
+    """Mask what can be masked until the request fits. Returns the line that it does not, None when it does.
+
+    Where the policy has not `planned` a compaction, one is made as after an overflow that the provider tells of.
+    """
     window = engine.budget.window_tokens
     limit = window - min(engine.budget.reserve_tokens, window // FRAME)
     if engine.predict(fold.view()) <= limit:
@@ -28,6 +33,12 @@ def fit(engine: Engine, fold: ViewFold) -> Generator[Effect, Any, str | None]:
         yield from mask_all(engine, fold, keep=keep)
         if engine.predict(fold.view()) <= limit:
             return None
+    if not planned and engine.policy.name != OFF and engine.predict(fold.view()) > window:
+        situation = yield from engine.situation(fold, "overflow")
+        quarter = cut_keeping(situation, (situation.used_tokens - situation.fixed_tokens) // 4)
+        move = keeping_request(fold, Compact(first_kept=quarter, reason="the request did not fit"))
+        if move is not None and (yield from engine.compact(fold, move, "overflow")) == "stopped":
+            return "stopped"
     size = engine.predict(fold.view())
     if size <= window:
         return None

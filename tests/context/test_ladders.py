@@ -487,3 +487,18 @@ def test_createrole_masks_all_but_the_newest_before_it_writes_a_note() -> None:
     little = path(*reads(100, 300, 2_000)[:8])
     assert isinstance(only(plan("createrole", little, 20_000, used=18_500), Compact), Compact)
     assert plan("createrole", loop, 20_000, used=17_000) == ()
+
+
+def test_a_turn_that_a_policy_would_never_compact_is_when_it_does_not_fit() -> None:
+    """CR-C1: as after the provider's own refusal. gemini-cli cuts where a request begins, and here only one does."""
+    bodies = [b for i in range(14) for b in (calls("read", id=f"c{i}"), result(f"c{i}", "ok", name="read"), says(words(500)))]
+    turn = path(start(), user("go"), *bodies, start("t2"), user("and on"))
+    one = path(start(), user("go"), *[b for i in range(14) for b in (reply(words(500), call("read", f"c{i}"), stop="tool_use"), result(f"c{i}", "ok", name="read"))])
+    for entries in (turn, one):
+        played = Played(entries, "<note>## Goal\ngo</note>")
+        made = engine("gemini-cli", window=6_000)
+        assert played.run(made.before_call(played.fold)) is None
+        assert made.predict(played.fold.view()) <= 6_000
+    off = Played(one, "<note>x</note>")
+    assert "the window holds 6,000" in off.run(engine("off", window=6_000).before_call(off.fold))
+    assert not off.requests
