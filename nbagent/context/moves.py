@@ -14,6 +14,7 @@ from nbagent.core.view import Piece, View
 
 PLACEHOLDER_TOKENS = 40  # what a placeholder costs, about
 LABEL_CHARS = 100
+SKILL = "skill"  # the tool whose results are instructions in force: policies leave them whole
 SUBJECTS = ("path", "command", "pattern", "names", "action", "code")  # the argument that tells calls apart
 
 

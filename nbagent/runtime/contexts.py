@@ -155,6 +155,7 @@ class PrefixInForce:
 
 
 NOTHING_TO_COMPACT = "there is nothing to compact yet"
+NOTHING_SINCE = "there is nothing to compact but the note of the last compaction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +182,8 @@ def compact_by_hand(
     """
     before_view, path = fold.view(), list(fold.path)
     before = engine.predict(before_view)
+    if engine.edited is None and before_view.pieces and before_view.in_sight <= {before_view.compaction}:
+        return _nothing(engine, before, NOTHING_SINCE)
     situation = yield from engine.situation(fold, "manual")
     plan = engine.policy.plan(situation)
     move = _by_hand(situation, next((m for m in plan if isinstance(m, Compact)), None))

@@ -336,6 +336,18 @@ def test_what_codex_cuts_shrinks_with_the_window_and_a_figure_is_never_cut_away(
     assert plan("codex", path(*big[:3], figure), 20_000) == ()
 
 
+@pytest.mark.parametrize(("name", "numbers"), [("codex", {}), ("manus", {}), ("createrole", {}), ("gemini-cli", {}), ("opencode@seed", {})])
+def test_what_a_skill_brought_is_left_whole(name: str, numbers: dict[str, float]) -> None:
+    """agents 17, 43: it is in force, however old and long it is."""
+    loaded = [calls("skill", id="s"), result("s", words(4_000), name="skill")]
+    turns = path(start(), user("x"), *loaded, *reads(4_000, 4_000, 3_000, 300)[2:], start("t2"), user("y"), says("z"), start("t3"), user("now"))
+    moves = plan(name, turns, 20_000, used=17_000, numbers=numbers)
+    pruned = {e for m in moves if isinstance(m, Prune) for e in m.placeholders}
+    assert "e4" not in pruned
+    fresh = path(start(), user("x"), *loaded)
+    assert not [m for m in plan(name, fresh, 20_000) if isinstance(m, Prune)]
+
+
 # ---------------------------------------------------------------- opencode
 
 

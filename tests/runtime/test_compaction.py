@@ -488,6 +488,23 @@ def test_a_dry_run_changes_nothing_but_the_bill(make_fake: Make, folder: Path, n
         assert sum(json.loads(line)["usd"] for line in lines) == pytest.approx(now.cost_usd)
 
 
+@pytest.mark.parametrize("policy", ["codex", "createrole"])
+def test_a_note_alone_is_not_compacted_again(make_fake: Make, folder: Path, policy: str) -> None:
+    """Nothing came since: no model is asked."""
+    fake = make_fake()
+    script = Script(each=3)
+    fake._answer_of = script
+    with talk(folder, fake, policy, window=30_000) as session:
+        session.send("Part 0")
+        assert session.run(compact(session.session, session.ports)).applied
+        before, notes = wire(session), script.notes
+        again = session.run(compact(session.session, session.ports))
+        assert (again.applied, again.reason) == (False, "there is nothing to compact but the note of the last compaction")
+        assert (wire(session), script.notes) == (before, notes)
+        session.send("Part 1")
+        assert session.run(compact(session.session, session.ports)).applied
+
+
 def test_an_undo_brings_the_conversation_back_and_keeps_later_turns(make_fake: Make, folder: Path) -> None:
     """NB-2; agents 37; DECISIONS 16: automatic compaction then waits."""
     fake = make_fake()

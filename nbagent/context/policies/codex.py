@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbagent.context.moves import Shown, head_and_tail, prune, shown_results
+from nbagent.context.moves import SKILL, Shown, head_and_tail, prune, shown_results
 from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation, in_window
 from nbagent.core.messages import joined_text
 
@@ -57,9 +57,11 @@ class CodexPolicy:
 
 
 def _too_long(shown: Shown, limit_chars: int) -> bool:
-    """Tell whether a result is cut; one with an image never, since the image would go."""
+    """Tell whether a result is cut: no skill, whose text is in force, and none with an image, which would go."""
     content = shown.body.content
-    return len(joined_text(content)) > GRACE * limit_chars and not any(b.get("type") == "image" for b in content)
+    if shown.body.name == SKILL or any(b.get("type") == "image" for b in content):
+        return False
+    return len(joined_text(content)) > GRACE * limit_chars
 
 
 KIND = PolicyKind(

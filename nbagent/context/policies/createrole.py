@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbagent.context.moves import freed_tokens, pointer, prune, shown_results
+from nbagent.context.moves import SKILL, freed_tokens, pointer, prune, shown_results
 from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation
 
 DEFAULT: Numbers = {
@@ -30,7 +30,8 @@ class CreateRolePolicy:
     def plan(self, situation: Situation) -> Plan:
         """Propose the next step of the ladder."""
         forced = situation.moment.reason != "before_call"
-        old = [r for r in shown_results(situation) if r.steps_ago >= self.numbers["keep_steps"]]
+        results = [r for r in shown_results(situation) if r.body.name != SKILL]
+        old = [r for r in results if r.steps_ago >= self.numbers["keep_steps"]]
         gain = freed_tokens(old)
         enough = gain >= self.numbers["least_gain"] * situation.window
         after = (situation.used_tokens - gain) / max(1, situation.window)
@@ -38,7 +39,7 @@ class CreateRolePolicy:
             return prune(old, pointer, "old results were masked")
         if not forced and situation.share < self.numbers["threshold"]:
             return ()
-        seen = [r for r in shown_results(situation) if r.steps_ago >= 1]
+        seen = [r for r in results if r.steps_ago >= 1]
         gain = freed_tokens(seen)
         left = (situation.used_tokens - gain) / max(1, situation.window)
         if not forced and gain >= self.numbers["least_gain"] * situation.window and left < self.numbers["threshold"]:

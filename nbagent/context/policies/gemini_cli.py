@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbagent.context.moves import (
+    SKILL,
     Shown,
     beyond_budget,
     cut_after,
@@ -39,7 +40,7 @@ DEFAULT: Numbers = {
     "mask_least_tokens": 30_000,  # masking happens when this much can go
 }
 SEED: Numbers = {"threshold": 0.7}
-NEVER_MASKED = ("skill", "ask")
+NEVER_MASKED = (SKILL, "ask")
 CHARS_A_TOKEN = 4
 PREVIEW_CHARS = 250  # of each end of a masked output
 HEAD_SHARE = 0.2

@@ -2,14 +2,14 @@
 
 Modelled: below the pre-rot threshold nothing; there the oldest half of the tool calls goes to compact form with what
 brings it back; when a round no longer frees much, a summary into a schema from the full data, also of what is in
-compact form, the last calls kept whole. Errors stay. Left out: the planner agent, tool masking by logits.
+compact form, the last calls kept whole. Errors and skills stay. Left out: the planner agent, tool masking by logits.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbagent.context.moves import cut_keeping, freed_tokens, pointer, prune, shown_results, tokens_before
+from nbagent.context.moves import SKILL, cut_keeping, freed_tokens, pointer, prune, shown_results, tokens_before
 from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind, Situation, in_window
 
 DEFAULT: Numbers = {
@@ -32,7 +32,7 @@ class ManusPolicy:
         forced = situation.moment.reason != "before_call"
         if not forced and situation.share < self.numbers["threshold"]:
             return ()
-        results = [r for r in shown_results(situation) if r.body.status == "ok"]
+        results = [r for r in shown_results(situation) if r.body.status == "ok" and r.body.name != SKILL]
         half = results[: int(len(results) * self.numbers["oldest"])]
         if freed_tokens(half) >= self.numbers["least_gain"] * situation.window:
             return prune(half, pointer, "the oldest half of the tool calls went to compact form")

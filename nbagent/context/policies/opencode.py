@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nbagent.context.moves import (
+    SKILL,
     Shown,
     beyond_budget,
     cut_keeping,
@@ -73,7 +74,7 @@ class OpenCodePolicy:
 
     def _old(self, situation: Situation) -> list[Shown]:
         results = since_cleared(situation, shown_results(situation))
-        old = [r for r in results if r.turns_ago >= 2 and r.body.status == "ok" and r.body.name != "skill"]
+        old = [r for r in results if r.turns_ago >= 2 and r.body.status == "ok" and r.body.name != SKILL]
         return beyond_budget(old, in_window(self.numbers["protect_tokens"], situation.window))
 
     def _prune(self, situation: Situation) -> Plan:
