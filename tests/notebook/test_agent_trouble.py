@@ -183,7 +183,7 @@ def test_a_killed_kernel_loses_nothing(kernel: AgentKernel, tmp_path: Path) -> N
     notebook = tmp_path / "a.ipynb"
     notebook.write_text("{}")
     env = {"JPY_SESSION_NAME": str(notebook)}
-    second = reply("Second.", python("open('began', 'w').close()\nimport time; time.sleep(30)"), python("after = 2"))
+    second = reply("Second.", python("open('began', 'w').close()\nimport time; time.sleep(3_600)"), python("after = 2"))
     with FakeMessagesAPI([reply("First.", python("before = 1")), second, "resumed", "next"]) as fake:
         kernel.begin(tmp_path, fake, **env)
         kernel.run("import os, time")
