@@ -203,6 +203,7 @@ class _Turn:
         """Queue `job`; engine's thread."""
         with self._lock:
             if not self._closed:
+                job.cleans_up = self._cancelled
                 self._waiting.add(job)
                 self._send(job)
                 return

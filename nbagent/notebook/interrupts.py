@@ -27,11 +27,12 @@ class CodeStopped(Exception):
 
 
 class Job:
-    """One call that the engine wants made on the cell's thread."""
+    """One call that the engine wants made on the cell's thread. `cleans_up`: it was asked for after Stop."""
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.fn = fn
         self.args = args
+        self.cleans_up = False
         self.context = contextvars.copy_context()
         self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self.task: asyncio.Task[None] | None = None
@@ -55,8 +56,9 @@ def current_job() -> Job | None:
 class Interrupts:
     """The jobs of one turn and what Stop does to them.
 
-    Rules: only code inside `exposed` is ever cut, and only in jobs begun before Stop; every further Stop
-    cuts those again (code may swallow the first); `on_stop` is called once.
+    Rules: only code inside `exposed` is ever cut, and only in jobs asked for before the engine heard of Stop, also
+    in those that begin later; every further Stop cuts those again (code may swallow the first); `on_stop` is called
+    once.
     """
 
     def __init__(self, engine_loop: asyncio.AbstractEventLoop, on_stop: Callable[[], None]) -> None:
@@ -75,15 +77,15 @@ class Interrupts:
         """Start `job`: return its coroutine when it has one, else None, and the job is over."""
         if not job.future.set_running_or_notify_cancel():
             return None
-        if not self.stopped:
+        if not job.cleans_up:
             self._running.append(job)
         try:
             result = job.context.run(self._call, job)
         except BaseException as e:  # noqa: BLE001 - handed to who asked for the job
+            self._reinstall()
             self.end(job, error=e)
             return None
-        finally:
-            self._reinstall()
+        self._reinstall()
         if inspect.iscoroutine(result):
             return result
         self.end(job, value=result)
@@ -98,13 +100,14 @@ class Interrupts:
         try:
             value = await result
         except GeneratorExit:
+            self._reinstall()
             raise
         except BaseException as e:  # noqa: BLE001 - handed to who asked for the job
+            self._reinstall()  # before the asker goes on: Stop may come at once
             self.end(job, error=e)
         else:
-            self.end(job, value=value)
-        finally:
             self._reinstall()
+            self.end(job, value=value)
 
     def end(self, job: Job, *, value: Any = None, error: BaseException | None = None) -> None:
         """Hand the outcome of `job` to who asked for it."""
@@ -120,7 +123,7 @@ class Interrupts:
             job.future.set_result(value)
 
     def stopping_jobs(self) -> tuple[Job, ...]:
-        """The jobs begun before Stop that still run."""
+        """The jobs that run and are no clean-up."""
         return tuple(self._running)
 
     @contextlib.contextmanager

@@ -322,6 +322,34 @@ def test_stop_in_inner_code(kernel: Kernel, source: str) -> None:
     assert events(kernel) == [("CodeCancelled", True, "KeyboardInterrupt", True)]
 
 
+@pytest.mark.parametrize(
+    ("first", "sleeps"),
+    [
+        ("%%agent", f"import time; time.sleep({FOREVER_S})"),
+        ("%%agent", f"import asyncio; {SLEEP}"),
+        ("%%time\n%%agent", f"import time; time.sleep({FOREVER_S})"),
+    ],
+)
+def test_code_that_waits_behind_a_drawing_when_stop_comes_does_not_run(kernel: Kernel, first: str, sleeps: str) -> None:
+    """The cell's thread takes the code up before the engine's thread has heard of Stop."""
+    body = f"""
+        begun = threading.Event()
+        shell.user_ns["begun"] = begun
+        def draws():
+            print("GO", flush=True)
+            while not PRESSED: time.sleep(.01)
+        def busy():
+            while not PRESSED: time.sleep(.01)
+            begun.wait(1)
+        jobs.post(draws)
+        asyncio.get_running_loop().call_soon(busy)
+        {code(f"EV.append('ran'); begun.set(); {sleeps}")}
+    """
+    result = kernel.run(turn(body, first=first), stop_at="GO")
+    assert result.status == "error", result.told()
+    assert events(kernel) == []
+
+
 def test_stop_in_a_question(kernel: Kernel) -> None:
     assert_stopped(kernel.run(turn("await kernel.ask('sure?')"), answers=[None]))
 
@@ -364,6 +392,7 @@ def test_a_second_stop_does_not_cut_the_clean_up(kernel: Kernel) -> None:
             print('FIRST', flush=True); {SLEEP}
         finally:
             for number, word in ((2, 'SECOND'), (3, 'THIRD')):
+                while len(PRESSED) < number - 1: await asyncio.sleep(.01)  # else two presses may be one signal
                 print(word, flush=True)
                 while len(PRESSED) < number: await asyncio.sleep(.01)
             await jobs.on_main(last); EV.append('clean')
