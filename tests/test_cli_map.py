@@ -354,8 +354,9 @@ def test_a_stop_keeps_what_was_answered(service: Any, tmp_path: Path, slow: str,
     environ = os.environ | {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": fake.base_url}
     words = ("map", "Say it.", "n.txt", "--each", "line", "--out", "o.jsonl", "--jobs", str(jobs))
     running = subprocess.Popen(
-        [sys.executable, "-m", "nbagent", *words], cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-m", "nbagent", *words], cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where the suite runs in the background
+    )  # fmt: skip
     assert begun.wait(HANG_S)
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=HANG_S)
