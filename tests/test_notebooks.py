@@ -82,7 +82,7 @@ def sealed(folder: Path, **variables: str) -> dict[str, str]:
 def copied(folder: Path) -> Path:
     """Return a copy of the notebooks' folder, each notebook with the two watching cells."""
     place = folder / "notebooks"
-    shutil.copytree(NOTEBOOKS, place, ignore=shutil.ignore_patterns(".nbagent", ".ipynb_checkpoints"))
+    shutil.copytree(NOTEBOOKS, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".nbagent", ".ipynb_checkpoints"))
     for path in place.glob("*.ipynb"):
         notebook = nbformat.read(path, as_version=4)
         notebook.cells.insert(0, nbformat.v4.new_code_cell(WATCH))

@@ -22,6 +22,9 @@ from typing import Any
 _JOB: contextvars.ContextVar[Job | None] = contextvars.ContextVar("nbagent_job", default=None)
 
 
+NUDGE_S = 0.1  # seconds after which the main thread should have heard of Stop
+
+
 class CodeStopped(Exception):
     """Stop hit agent-run code. An ordinary exception: a KeyboardInterrupt must not leave an asyncio task."""
 
@@ -240,3 +243,17 @@ class Interrupts:
                 self._own_signals -= 1
             else:
                 self.stop()
+                self._wake()
+                self._loop.call_later(NUDGE_S, self._nudge)
+
+    def _nudge(self) -> None:
+        """Send the signal to the main thread itself, where a job has not heard of Stop yet.
+
+        The system may give it to any thread; then a call that waits on the main thread goes on waiting.
+        """
+        if self._handles_signals and any(not job.interrupted for job in self.stopping_jobs()):
+            self._own_signals += 1
+            if hasattr(signal, "pthread_kill"):
+                signal.pthread_kill(self._main_id, signal.SIGINT)
+            else:
+                signal.raise_signal(signal.SIGINT)

@@ -350,6 +350,19 @@ def test_code_that_waits_behind_a_drawing_when_stop_comes_does_not_run(kernel: K
     assert events(kernel) == []
 
 
+@pytest.mark.parametrize("first", ["%%agent", "%%time\n%%agent"])
+def test_a_stop_that_another_thread_gets_reaches_the_code(kernel: Kernel, first: str) -> None:
+    """The system gives a process's signal to any of its threads; a call that waits on the main one goes on then."""
+    body = f"""
+        running = asyncio.create_task(kernel.run_code("EV.append('begun')\\nimport time; time.sleep({FOREVER_S})", label='1'))
+        while not EV: await asyncio.sleep(.01)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        await running
+    """
+    assert kernel.run(turn(body, first=first)).status == "error"
+    assert events(kernel) == ["begun"]
+
+
 def test_stop_in_a_question(kernel: Kernel) -> None:
     assert_stopped(kernel.run(turn("await kernel.ask('sure?')"), answers=[None]))
 
