@@ -56,7 +56,7 @@ test: setup
 	$(RUN) -m pytest -n $(JOBS) -m "not kernel" --ignore=tests/browser $(TESTS) || [ $$? -eq 5 ] # 5: none in TESTS
 	$(RUN) -m pytest -n $(JOBS) --dist loadfile -m kernel --ignore=tests/browser $(TESTS) || [ $$? -eq 5 ] # 5: none in TESTS
 	@echo "Notebooks, replayed (tests/test_notebooks.py has run them twice, in two folders):"; \
-	$(SEALED) $(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval -p no:cacheprovider notebooks/*.ipynb
+	$(SEALED) $(RUN) -m pytest -n $(JOBS) --dist loadfile --nbval -p tests.kernels -p no:cacheprovider notebooks/*.ipynb
 	@c="$${NBAGENT_CHROMIUM:-$$(command -v chromium || command -v chromium-browser || true)}"; \
 	if [ ! -d tests/browser ]; then echo "Browser tests: not run, there are none."; \
 	elif [ -z "$$c" ]; then echo "Browser tests: NOT RUN, no Chromium was found (install it, or set NBAGENT_CHROMIUM)."; \

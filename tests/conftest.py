@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.kernels import runtime_folder
+
 os.environ.pop("ANTHROPIC_API_KEY", None)
 os.environ["NBAGENT_OFFLINE"] = "1"  # model clients raise unless their base URL is loopback
+
+os.environ["JUPYTER_RUNTIME_DIR"] = runtime_folder()
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_SLOW)

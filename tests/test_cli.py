@@ -34,6 +34,7 @@ from nbagent.runtime.export import closed_fence, export, export_text, exported_t
 from nbagent.store.journal import Journal
 from nbagent.store.settings import load_settings
 from nbagent.store.trust import is_trusted
+from tests import kernels
 
 DATA = "import pandas as pd\n\ntemperatures = pd.DataFrame({'Bergen': [2, 4, 11], 'Seville': [11, 16, 25]})"
 ASK = "%%agent --mode auto\nWhich city is the coldest on average?"
@@ -402,7 +403,7 @@ def recorded(shipped: Path) -> Path:
     (shipped / "cassettes" / "tiny.json").unlink()
     (shipped / "scripts" / "tiny.json").write_text(json.dumps(REPLIES))
     cells = "%load_ext nbagent", "%agent model scripted:scripts/tiny.json", "%agent record cassettes/tiny.json"
-    making = NotebookClient(notebook_of(*cells, DATA, ASK), resources={"metadata": {"path": str(shipped)}}, timeout=550)
+    making = NotebookClient(notebook_of(*cells, DATA, ASK), resources={"metadata": {"path": str(shipped)}}, timeout=550, config=kernels.config())
     making.execute()
     return shipped
 

@@ -17,8 +17,10 @@ import pytest
 from nbclient import NotebookClient
 
 from nbagent.models.cassette import Cassette, from_text
+from tests import kernels
 
-NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = ROOT / "notebooks"
 NAMES = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
 PASSES = ({"TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "1"}, {"TZ": "America/St_Johns", "PYTHONHASHSEED": "2"})
 PASS_TIMEOUT_S = 1_500  # of what hangs; a quiet machine needs a tenth
@@ -91,18 +93,26 @@ def copied(folder: Path) -> Path:
     return place
 
 
+def client_of(notebook: Any, folder: Path) -> NotebookClient:
+    """Return what runs a copied notebook to its end, whatever its cells raise."""
+    options = {"timeout": 500, "startup_timeout": 500, "kernel_name": "python3", "allow_errors": True}
+    return NotebookClient(notebook, resources={"metadata": {"path": str(folder / "notebooks")}}, config=kernels.config(), **options)
+
+
 @pytest.fixture(scope="module")
 def strict_passes(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, str, int]]:
     """Return folder, report and exit status of two strict nbval runs over all notebooks, at the same time."""
     command = [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "--nbval-cell-timeout", "500"]
-    command += ["-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull]
+    command += ["-p", kernels.__name__, "-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull]
     runs = []
     for number, variables in enumerate(PASSES):
         folder = tmp_path_factory.mktemp(f"pass{'-longer' * number}")
         place = copied(folder)
         files = [f"{name}.ipynb" for name in NAMES]
+        env = sealed(folder, **variables)
+        env["PYTHONPATH"] += os.pathsep + str(ROOT)
         runs.append((place, subprocess.Popen(
-            [*command, *files], cwd=place, env=sealed(folder, **variables), text=True,
+            [*command, *files], cwd=place, env=env, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )))  # fmt: skip
     finished = []
@@ -153,8 +163,7 @@ def wrong_run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     again = nbformat.v4.new_code_cell(cells["turn-3-plot"].source, id="again")
     at = notebook.cells.index(cells["turn-3-plot"])
     notebook.cells[at : at + 1] = [changed, again]
-    resources = {"metadata": {"path": str(folder / "notebooks")}}
-    client = NotebookClient(notebook, timeout=500, startup_timeout=500, kernel_name="python3", allow_errors=True, resources=resources)
+    client = client_of(notebook, folder)
     client.execute(env=sealed(folder))
     return {c.id: c.get("outputs", []) for c in notebook.cells}
 
@@ -209,8 +218,7 @@ def all_answered(folder: Path, name: str, answer: str, sources: Sequence[str]) -
     for number, source in enumerate(sources[1:], 1):
         notebook.cells.append(nbformat.v4.new_code_cell(source, id=f"answer-{number}"))
         notebook.cells.append(nbformat.v4.new_code_cell(check.source, id=f"check-{number}"))
-    resources = {"metadata": {"path": str(folder / "notebooks")}}
-    client = NotebookClient(notebook, timeout=500, startup_timeout=500, kernel_name="python3", allow_errors=True, resources=resources)
+    client = client_of(notebook, folder)
     client.execute(env=sealed(folder))
     return {c.id: c.get("outputs", []) for c in notebook.cells}
 

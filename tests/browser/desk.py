@@ -21,6 +21,7 @@ from typing import Any
 
 from tests.fakes.messages_api import FakeMessagesAPI, Reply, reply
 from tests.fakes.replies import stall
+from tests.kernels import TRANSPORT
 from tests.patience import FOREVER_S, HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,19 +106,20 @@ def lab(folder: Path, **env: str) -> Iterator[str]:
     startup.mkdir(parents=True)
     (startup / "00-ahead.py").write_text(_STARTUP)
     names = {"HOME": home, "IPYTHONDIR": home / "ipython", "JUPYTERLAB_SETTINGS_DIR": home / "settings"}
-    names |= {f"JUPYTER_{n}_DIR": home / n.lower() for n in ("CONFIG", "DATA", "RUNTIME")}
+    names |= {f"JUPYTER_{n}_DIR": home / n.lower() for n in ("CONFIG", "DATA")}  # the sockets are in the suite's
     names |= {"JUPYTERLAB_WORKSPACES_DIR": home / "workspaces", "NBAGENT_HOME": home / "nbagent"}
     names |= {"PYTHONPATH": KERNEL_SIDE}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with (folder.parent / "server.log").open("w") as log:
+    with socket.socket() as held, (folder.parent / "server.log").open("w") as log:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the server may bind it as well, nobody gets it at random
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
         server = subprocess.Popen(
             [
                 sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
                 f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password=",
                 "--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}",
                 "--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True",
+                f"--KernelManager.transport={TRANSPORT}",
             ],
             env={**os.environ, **{k: str(v) for k, v in names.items()}, **env}, stdout=log, stderr=log,
         )  # fmt: skip

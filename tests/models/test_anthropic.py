@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import json
 import socket
 from collections.abc import Callable, Coroutine, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,10 +84,13 @@ def failed(response: Response) -> ModelFailed:
     return response.error
 
 
+@cache
 def dead_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Take a port, for good, and let nobody listen there."""
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    atexit.register(held.close)
+    return int(held.getsockname()[1])
 
 
 # ------------------------------------------------------------ statuses

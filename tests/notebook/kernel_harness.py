@@ -21,6 +21,7 @@ from typing import Any
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
+from tests.kernels import reached
 from tests.patience import HANG_S, LOOK_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +73,7 @@ class Kernel:
 
     def __init__(self, folder: Path) -> None:
         python = os.environ.get("NBAGENT_TEST_PYTHON", sys.executable)
-        self.manager = KernelManager()
+        self.manager = KernelManager(**reached())
         self.manager._kernel_spec = KernelSpec(
             argv=[python, "-m", "ipykernel_launcher", "-f", "{connection_file}"], display_name="t", language="python"
         )

@@ -147,12 +147,12 @@ def test_the_services_own_overflow_is_told(make_fake: Callable[..., FakeMessages
 def test_a_connection_that_is_refused_is_told_and_the_turn_can_go_on(tmp_path: Path, make_fake: Callable[..., FakeMessagesAPI]) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environ = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"}
-    with Talk(tmp_path, None, tools=TOOLS, environ=environ, max_tries=2) as talk:
-        done = talk.send("are you there")
-        assert done.output.outcome == "error"
-        assert "cannot be reached" in done.output.message
+        port = probe.getsockname()[1]  # nobody listens there
+        environ = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"}
+        with Talk(tmp_path, None, tools=TOOLS, environ=environ, max_tries=2) as talk:
+            done = talk.send("are you there")
+            assert done.output.outcome == "error"
+            assert "cannot be reached" in done.output.message
     fake = make_fake("here now", port=port)
     with Talk(tmp_path, fake, tools=TOOLS) as talk:
         assert talk.resume().output.text == "here now"
