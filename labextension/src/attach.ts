@@ -7,10 +7,12 @@ import { UUID } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
 
+import { keptText, KeptComms } from './kept.js';
 import { Link } from './link.js';
 import { TARGET, type FrontMessage } from './protocol.js';
 import { AgentSession } from './session.js';
 
+const COMMS = new KeptComms(() => window.localStorage);
 const STOP_WAIT_MS = 1000;
 const LINE_STAYS_MS = 20_000;
 
@@ -24,6 +26,7 @@ export interface AttachOptions {
 export class Attachment implements IDisposable {
   constructor(private _options: AttachOptions) {
     const { context } = _options;
+    this._path = context.path;
     this.session = new AgentSession({
       interrupt: () => void context.session?.kernel?.interrupt(),
       stopWaitMs: STOP_WAIT_MS,
@@ -32,7 +35,8 @@ export class Attachment implements IDisposable {
         _options.trans.__(
           'Another window has answered the question: %1.',
           answer
-        )
+        ),
+      keptDraft: this._note
     });
     context.kernelChanged.connect(this._onKernel, this);
     context.statusChanged.connect(this._onStatus, this);
@@ -63,7 +67,7 @@ export class Attachment implements IDisposable {
 
   private _onStatus(_: unknown, status: Kernel.Status): void {
     if (['restarting', 'autorestarting', 'dead'].includes(status)) {
-      this._drop();
+      this._lost();
     }
   }
 
@@ -72,16 +76,16 @@ export class Attachment implements IDisposable {
     if (this.session.offline) {
       return;
     }
-    if (this._link !== null) {
-      this._link.greet(); // deltas may have been missed
-    } else {
-      void this._adopt();
-    }
+    this._link?.greet(); // deltas may have been missed
+    void this._adopt();
   }
 
   private _onProperty(_: unknown, property: string): void {
     if (property === 'path') {
-      this._link?.renamed(this._options.context.path);
+      this._note.write(null);
+      this._path = this._options.context.path;
+      this.session.draft.keep(); // a page that is loaded again looks under the new name
+      this._link?.renamed(this._path);
     }
   }
 
@@ -94,7 +98,8 @@ export class Attachment implements IDisposable {
     }
     this._drop();
     this._kernel = kernel;
-    if (kernel !== null && kernel.handleComms) {
+    this.session.elsewhere = kernel !== null && !kernel.handleComms;
+    if (kernel?.handleComms === true) {
       kernel.registerCommTarget(TARGET, this._onOpen);
       void this._adopt();
     }
@@ -109,26 +114,32 @@ export class Attachment implements IDisposable {
     link.receive((message.content as { data?: unknown }).data);
   };
 
-  /** Take up the comm of a kernel in which nbagent was loaded before this page was. */
+  /**
+   * Take up the comm of a kernel in which nbagent was loaded before this page was, or see whether it is still there.
+   *
+   * A kernel tells its comms when no cell runs; in mid-turn only the comm itself may be heard. So this page greets on
+   * the one that it knew before it was loaded again, and gives it up when the kernel does not name it.
+   */
   private async _adopt(): Promise<void> {
     const kernel = this._kernel;
-    if (kernel === null || this._link !== null || this._adopting === kernel) {
+    if (kernel?.handleComms !== true || this._adopting === kernel) {
       return;
     }
     this._adopting = kernel;
     this.session.lookFor(true);
+    const first = this._comm ?? this._greetOn(kernel, COMMS.of(kernel.id));
     try {
       const reply = await kernel.requestCommInfo({ target_name: TARGET });
       const comms = reply.content.status === 'ok' ? reply.content.comms : {};
-      const ids = Object.keys(comms);
-      const id = ids[ids.length - 1];
-      if (
-        id !== undefined &&
-        kernel === this._kernel &&
-        this._link === null &&
-        !kernel.hasComm(id)
-      ) {
-        this._linked(kernel.createComm(TARGET, id)).greet();
+      if (kernel !== this._kernel || this._comm !== first) {
+        return; // what was opened or closed since is newer than the answer
+      }
+      if (first !== null && !(first.commId in comms)) {
+        this._lost();
+        first.dispose();
+      }
+      if (this._comm === null) {
+        this._greetOn(kernel, Object.keys(comms).at(-1));
       }
     } catch (error) {
       if (!kernel.isDisposed && kernel === this._kernel) {
@@ -140,6 +151,26 @@ export class Attachment implements IDisposable {
         this.session.lookFor(false);
       }
     }
+  }
+
+  private _greetOn(
+    kernel: Kernel.IKernelConnection,
+    id: string | undefined
+  ): Kernel.IComm | null {
+    if (id === undefined || kernel.hasComm(id)) {
+      return null;
+    }
+    const comm = kernel.createComm(TARGET, id);
+    this._linked(comm).greet();
+    return comm;
+  }
+
+  /** The kernel has no comm any more. */
+  private _lost(): void {
+    if (this._kernel !== null) {
+      COMMS.keep(this._kernel.id, null);
+    }
+    this._drop();
   }
 
   private _linked(comm: Kernel.IComm): Link {
@@ -160,9 +191,13 @@ export class Attachment implements IDisposable {
     comm.onMsg = message => link.receive(message.content.data);
     comm.onClose = () => {
       if (this._link === link) {
-        this._drop();
+        this._lost();
       }
     };
+    if (this._kernel !== null) {
+      COMMS.keep(this._kernel.id, comm.commId);
+    }
+    this._comm = comm;
     this._link = link;
     this.session.connect(link);
     return link;
@@ -170,7 +205,7 @@ export class Attachment implements IDisposable {
 
   private _drop(): void {
     const link = this._link;
-    this._link = null;
+    this._link = this._comm = null;
     link?.lose();
     if (link !== null) {
       this.session.connect(null);
@@ -180,5 +215,12 @@ export class Attachment implements IDisposable {
   private _disposed = false;
   private _kernel: Kernel.IKernelConnection | null = null;
   private _adopting: Kernel.IKernelConnection | null = null;
+  private _comm: Kernel.IComm | null = null;
   private _link: Link | null = null;
+  private _path: string;
+  /** Of this tab alone: two windows may edit two notes. */
+  private _note = keptText(
+    () => window.sessionStorage,
+    () => `nbagent:note:${this._path}`
+  );
 }

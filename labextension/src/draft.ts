@@ -1,10 +1,22 @@
 /** NoteDraft: the hand-off note that was written, as a person edits it before it is applied. */
 
-import type { CompactionResult, PanelState } from './protocol.js';
+import type { Kept } from './kept.js';
+import {
+  isObject,
+  readCompaction,
+  type CompactionResult,
+  type JsonObject,
+  type PanelState
+} from './protocol.js';
 
 export class NoteDraft {
-  /** `changed` is called when anything changed that is shown. */
-  constructor(private _changed: () => void) {}
+  /** `changed` is called when anything changed that is shown; what is edited stands in `kept` too. */
+  constructor(
+    private _changed: () => void,
+    private _kept?: Kept
+  ) {
+    this._recall();
+  }
 
   /** The preview that the note is of; null when there is none. */
   get preview(): CompactionResult | null {
@@ -33,13 +45,13 @@ export class NoteDraft {
   }
 
   /** Take a new preview, written at `place`; null: when the turn had ended. What was edited before is kept. */
-  take(preview: CompactionResult, place: string | null): void {
-    if (this._preview !== null && this._note !== this._preview.note) {
-      this._earlierNote = this._note;
-    }
-    this._preview = preview;
+  take(result: JsonObject, place: string | null): void {
+    this._setAside();
+    this._result = result;
+    this._preview = readCompaction(result);
     this._place = place;
-    this._note = preview.note;
+    this._note = this._preview.note;
+    this.keep();
   }
 
   /** Know what the preview is of, as soon as no turn runs. */
@@ -51,26 +63,75 @@ export class NoteDraft {
 
   edit(note: string): void {
     this._note = note;
+    this.keep();
     this._changed();
   }
 
   /** Put the note that was edited before into the field; what stands there takes its place. */
   useEarlier(): void {
     [this._note, this._earlierNote] = [this._earlierNote, this._note];
+    this.keep();
     this._changed();
   }
 
+  /** Close the note; what was edited of it stands beside the next one. */
+  close(): void {
+    this._setAside();
+    this._end();
+  }
+
+  /** The note was applied. */
   drop(): void {
-    this.clear();
+    this._earlierNote = '';
+    this._end();
+  }
+
+  /** Write down what a page that is loaded again begins with. */
+  keep(): void {
+    const empty = this._preview === null && this._earlierNote === '';
+    const kept = {
+      result: this._result,
+      place: this._place,
+      note: this._note,
+      earlierNote: this._earlierNote
+    };
+    this._kept?.write(empty ? null : JSON.stringify(kept));
+  }
+
+  private _end(): void {
+    this._result = this._preview = this._place = null;
+    this._note = '';
+    this.keep();
     this._changed();
   }
 
-  /** Drop without telling: the kernel is another. */
-  clear(): void {
-    this._preview = this._place = null;
-    this._note = this._earlierNote = '';
+  private _setAside(): void {
+    if (this._preview !== null && this._note !== this._preview.note) {
+      this._earlierNote = this._note;
+    }
   }
 
+  private _recall(): void {
+    let kept: unknown = null;
+    try {
+      kept = JSON.parse(this._kept?.read() ?? 'null');
+    } catch {
+      // what another version wrote
+    }
+    if (!isObject(kept)) {
+      return;
+    }
+    const { result, place, note, earlierNote } = kept;
+    if (isObject(result) && typeof note === 'string') {
+      this._result = result;
+      this._preview = readCompaction(result);
+      this._note = note;
+      this._place = typeof place === 'string' ? place : null;
+    }
+    this._earlierNote = typeof earlierNote === 'string' ? earlierNote : '';
+  }
+
+  private _result: JsonObject | null = null;
   private _preview: CompactionResult | null = null;
   private _note = '';
   private _earlierNote = '';

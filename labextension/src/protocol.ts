@@ -378,7 +378,7 @@ export function merged(parts: JsonObject, changes: JsonObject): JsonObject {
 
 const EMPTY: JsonObject = {};
 
-function isObject(value: unknown): value is JsonObject {
+export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 

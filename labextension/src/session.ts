@@ -3,6 +3,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import { NoteDraft, placeOf } from './draft.js';
+import type { Kept } from './kept.js';
 import { Lines, type KeyedLine, type Line } from './lines.js';
 import type { Link, Phase } from './link.js';
 import { MemorySearch } from './search.js';
@@ -10,7 +11,6 @@ import { Sender, type Busy } from './sender.js';
 import { Pager } from './pager.js';
 import {
   MAX_CELLS,
-  readCompaction,
   readQuestion,
   readSkills,
   readTurns,
@@ -21,8 +21,8 @@ import {
   type TurnRow
 } from './protocol.js';
 
-/** `absent`: nbagent is not loaded in the kernel, or there is none. */
-export type SessionPhase = 'absent' | Exclude<Phase, 'lost'>;
+/** `absent`: nbagent is not loaded in the kernel, or there is none. `elsewhere`: another notebook has the kernel's comms. */
+export type SessionPhase = 'absent' | 'elsewhere' | Exclude<Phase, 'lost'>;
 
 /** What happens in the world outside of the panel. */
 export interface SessionHost {
@@ -34,6 +34,8 @@ export interface SessionHost {
   lineStaysMs?: number;
   /** Return what is told when another window has answered the question. */
   answeredElsewhere?: (answer: string) => string;
+  /** Where the note that is edited stands, so that it outlives the page. */
+  keptDraft?: Kept;
 }
 
 export class AgentSession {
@@ -42,11 +44,12 @@ export class AgentSession {
     this._lines = new Lines(changed, _host.lineStaysMs);
     this._sender = new Sender(this._lines, () => this._link, changed);
     this.memory = new MemorySearch(this._sender, changed);
+    this.draft = new NoteDraft(changed, _host.keptDraft);
   }
 
   readonly memory: MemorySearch;
 
-  readonly draft = new NoteDraft(() => this._changed.emit());
+  readonly draft: NoteDraft;
 
   readonly catalog = new Pager<SkillRow>(
     async (start, count, text) => {
@@ -92,8 +95,14 @@ export class AgentSession {
 
   get phase(): SessionPhase {
     const phase = this._link?.phase ?? 'lost';
-    return phase !== 'lost' ? phase : this._looking ? 'greeting' : 'absent';
+    if (phase !== 'lost') {
+      return phase;
+    }
+    return this.elsewhere ? 'elsewhere' : this._looking ? 'greeting' : 'absent';
   }
+
+  /** Whether another notebook of this page has the same kernel, and its comms. */
+  elsewhere = false;
 
   /** Why no version fits. */
   get mismatch(): string {
@@ -208,7 +217,7 @@ export class AgentSession {
       }
     );
     if (reply !== null) {
-      this.draft.take(readCompaction(reply.result), place);
+      this.draft.take(reply.result, place);
       this.draft.settle(this.state);
       this._changed.emit();
     }
@@ -352,7 +361,6 @@ export class AgentSession {
     this._catalogRevision = this._treeRevision = -1;
     this._approval = this._question = '';
     this.memory.clear();
-    this.draft.clear();
     this._running = false;
     this._cells = new Map();
     this._cellsTicket++;

@@ -1,5 +1,6 @@
 /** A link and a session with a kernel that is played by the test. */
 
+import type { Kept } from '../src/kept.js';
 import { Link } from '../src/link.js';
 import type { FrontMessage, JsonObject } from '../src/protocol.js';
 import { AgentSession } from '../src/session.js';
@@ -17,7 +18,11 @@ export interface Desk {
 }
 
 /** Return a desk with a link that has greeted; `ready` after the snapshot. */
-export function desk(ready = true, lineStaysMs?: number): Desk {
+export function desk(
+  ready = true,
+  lineStaysMs?: number,
+  keptDraft?: Kept
+): Desk {
   const sent: FrontMessage[] = [];
   let ids = 0;
   let interrupts = 0;
@@ -32,6 +37,7 @@ export function desk(ready = true, lineStaysMs?: number): Desk {
     interrupt: () => interrupts++,
     stopWaitMs: 5,
     answeredElsewhere: answer => `answered elsewhere: ${answer}`,
+    ...(keptDraft === undefined ? {} : { keptDraft }),
     ...(lineStaysMs === undefined ? {} : { lineStaysMs })
   });
   session.connect(link);

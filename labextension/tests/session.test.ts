@@ -345,3 +345,54 @@ test('an answer that another window gave is told, one of this window is not', as
   shown(6, '', 'q2'); // stopped, or asked below the cell
   assert.equal(session.line.text, '');
 });
+
+test('an edited note outlives its kernel, the page, and Cancel', async () => {
+  let text: string | null = null;
+  const kept = {
+    read: () => text,
+    write: (written: string | null) => {
+      text = written;
+    }
+  };
+  const { link, session, answer } = desk(true, undefined, kept);
+  void session.previewCompaction();
+  await answer({ result: PREVIEW.result ?? null });
+  session.draft.edit('mine');
+  session.connect(null); // a restart, or %reload_ext
+  session.connect(link);
+  assert.equal(session.draft.note, 'mine');
+  const reloaded = desk(true, undefined, kept);
+  assert.equal(reloaded.session.draft.note, 'mine');
+  assert.equal(reloaded.session.draft.preview?.lost, 2);
+  assert.equal(reloaded.session.outdated, '');
+  reloaded.session.draft.close();
+  assert.equal(reloaded.session.draft.preview, null);
+  void reloaded.session.previewCompaction();
+  await reloaded.answer({ result: PREVIEW.result ?? null });
+  assert.equal(reloaded.session.draft.earlierNote, 'mine');
+  void reloaded.session.compact();
+  await reloaded.answer({});
+  assert.equal(text, null);
+});
+
+test('what another version kept of a note is passed over', () => {
+  for (const text of [
+    '{',
+    '7',
+    '{"result": 1, "note": 2, "earlierNote": []}'
+  ]) {
+    const { session } = desk(true, undefined, {
+      read: () => text,
+      write: () => undefined
+    });
+    assert.equal(session.draft.preview, null);
+    assert.equal(session.draft.earlierNote, '');
+  }
+});
+
+test('a notebook whose kernel another one has talks with nobody, and says so', () => {
+  const { session } = desk();
+  session.connect(null);
+  session.elsewhere = true;
+  assert.equal(session.phase, 'elsewhere');
+});

@@ -116,7 +116,37 @@ def test_a_page_that_is_loaded_again_takes_the_conversation_up(
     notebook.close()
 
 
-def test_a_page_that_is_loaded_again_in_mid_turn_can_stop_it(another: Window, place: str, service: Service) -> None:
+def load_again(notebook: Notebook, window: Window) -> None:
+    """Load the page again while a cell runs: its notebook opens, but the kernel answers JupyterLab only after the cell."""
+    window.load()
+    window.page.evaluate("(path) => { void jupyterapp.commands.execute('docmanager:open', {path}) }", notebook.path)
+    window.command("nbagent:open")
+
+
+def test_a_page_that_is_loaded_again_in_mid_turn_takes_it_up(another: Window, place: str, service: Service) -> None:
+    notebook = another.notebook(f"{place}/notes.ipynb", LOAD, "%%agent\nFirst question", "%%agent\nSecond question")
+    another.command("nbagent:open")
+    notebook.run(0)
+    notebook.page.evaluate("async (path) => { await books[path].context.save() }", notebook.path)
+    another.panel.get_by_role("combobox", name="Permissions").select_option("ask")
+    another.panel.get_by_text("From the next turn on").wait_for()
+    service.replies.extend([reply(call("python", {"code": "print(6 * 7)"})), endless()])
+    notebook.start(1)
+    question = another.panel.get_by_role("group", name="The agent asks: python")
+    question.wait_for()
+    load_again(notebook, another)
+    question.get_by_role("button", name="Yes", exact=True).click()
+    question.wait_for(state="detached")
+    another.panel.get_by_text("writing").wait_for()
+    another.panel.get_by_role("button", name="Stop", exact=True).click()
+    turns(another).filter(has_text="First question").get_by_text("stopped").wait_for()
+    notebook = another.notebook(notebook.path)
+    notebook.run(2)
+    turns(another).filter(has_text="Second question").get_by_text("completed").wait_for()
+    notebook.close()
+
+
+def test_a_page_that_knows_no_comm_can_stop_a_running_cell(another: Window, place: str, service: Service) -> None:
     notebook = another.notebook(f"{place}/notes.ipynb", LOAD, "%%agent\nFirst question")
     another.command("nbagent:open")
     notebook.run(0)
@@ -124,16 +154,54 @@ def test_a_page_that_is_loaded_again_in_mid_turn_can_stop_it(another: Window, pl
     service.replies.append(endless())
     notebook.start(1)
     another.panel.get_by_role("button", name="Stop", exact=True).wait_for()
-    another.load()
-    page = another.page
-    page.evaluate("(path) => { void jupyterapp.commands.execute('docmanager:open', {path}) }", notebook.path)
-    another.command("nbagent:open")
-    # JupyterLab sends a kernel nothing before its first question was answered, and that waits for the cell.
-    another.panel.get_by_text("it answers when the cell ends").wait_for()
+    another.page.evaluate("() => localStorage.clear()")
+    load_again(notebook, another)
+    another.panel.get_by_text("it may answer only when the cell ends").wait_for()
     another.panel.get_by_role("button", name="Stop the running cell").click()
     turns(another).filter(has_text="First question").get_by_text("stopped").wait_for()
     notebook = another.notebook(notebook.path)
     notebook.close()
+
+
+def test_a_note_that_is_half_edited_outlives_the_kernel_and_the_page(
+    another: Window, place: str, service: Service
+) -> None:
+    notebook = another.notebook(f"{place}/notes.ipynb", LOAD, "%%agent\nFirst question", "%reload_ext nbagent")
+    another.command("nbagent:open")
+    service.replies.extend([reply("An answer. " * 500), "## Goal\nAs the model wrote it."])
+    notebook.run(0, 1)
+    notebook.page.evaluate("async (path) => { await books[path].context.save() }", notebook.path)
+    another.part("Compaction").get_by_role("button", name="Compact …").click()
+    note = another.panel.get_by_role("textbox", name="Hand-off note, to be edited")
+    note.fill("## Goal\nAs the person wrote it.")
+    notebook.run(2)
+    assert note.input_value() == "## Goal\nAs the person wrote it."
+    notebook.restart()
+    note.wait_for(state="detached")
+    notebook.run(0)
+    assert note.input_value() == "## Goal\nAs the person wrote it."
+    another.load()
+    notebook = another.notebook(notebook.path)
+    another.command("nbagent:open")
+    assert note.input_value() == "## Goal\nAs the person wrote it."
+    another.panel.get_by_role("button", name="Apply").click()
+    another.panel.get_by_text("The conversation was compacted").wait_for()
+    notebook.close()
+
+
+def test_a_notebook_that_shares_its_kernel_says_where_the_panel_is(
+    notebook: Notebook, window: Window, place: str
+) -> None:
+    other = window.notebook(f"{place}/other.ipynb", "1")
+    window.page.evaluate(
+        """async ([path, of]) => {
+          const { id, name } = books[of].sessionContext.session.kernel;
+          await books[path].sessionContext.changeKernel({ id, name }); }""",
+        [other.path, notebook.path],
+    )
+    window.panel.get_by_text("shares its kernel with another one").wait_for()
+    notebook.focus()
+    window.part("Context").get_by_role("meter").wait_for()
 
 
 def test_two_windows_on_one_notebook_show_the_same(notebook: Notebook, window: Window, another: Window) -> None:

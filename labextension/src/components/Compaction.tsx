@@ -106,7 +106,7 @@ function Preview({
       onKeyDown={event => {
         // An input method takes Escape for itself while it composes.
         if (event.key === 'Escape' && !event.nativeEvent.isComposing) {
-          session.draft.drop();
+          session.draft.close();
         }
       }}
     >
@@ -207,7 +207,7 @@ function Preview({
         <button
           type="button"
           className="nbagent-Button"
-          onClick={() => session.draft.drop()}
+          onClick={() => session.draft.close()}
         >
           {trans.__('Cancel')}
         </button>

@@ -56,7 +56,7 @@ export const Gauge = React.memo(function Gauge(props: {
         ) : null}
       </div>
       <p className="nbagent-Figures">
-        <strong>{said}</strong>
+        <strong>{said.replace(/ %$/, '\u00a0%')}</strong>
         {gauge.estimated ? ` ${trans.__('(estimated)')}` : ''}
       </p>
       <dl className="nbagent-Facts">

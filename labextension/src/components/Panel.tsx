@@ -114,12 +114,20 @@ function Body(props: PanelProps): JSX.Element {
           )}
         </>
       );
+    case 'elsewhere':
+      return (
+        <p className="nbagent-Hint" role="status">
+          {trans.__(
+            'This notebook shares its kernel with another one, and the panel is shown there. For a panel of its own choose another kernel, or close the other notebook and open this one again.'
+          )}
+        </p>
+      );
     case 'greeting':
       return (
         <>
           <p className="nbagent-Hint" role="status">
             {trans.__(
-              'Waiting for the kernel. To a page that was loaded while a cell runs it answers when the cell ends; the cell can be stopped.'
+              'Waiting for the kernel. While a cell runs it may answer only when the cell ends; the cell can be stopped.'
             )}
           </p>
           <button
