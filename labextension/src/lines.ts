@@ -83,6 +83,8 @@ export class Lines {
     const { key } = line;
     clearTimeout(this._timers.get(key));
     this._timers.delete(key);
+    // What was pressed many times, and came to the same, is told once.
+    this.keep(other => other.waits || !isSame(other, line));
     const others = this._lines.filter(other => other.key !== key);
     this._lines = line.text === '' ? others : [...others, line];
     if (line.text !== '' && !line.error && !line.waits && this._staysMs) {
@@ -97,4 +99,13 @@ export class Lines {
   private _lines: readonly KeyedLine[] = [];
   private _timers = new Map<number, ReturnType<typeof setTimeout>>();
   private _lastKey = 0;
+}
+
+function isSame(one: KeyedLine, other: KeyedLine): boolean {
+  return (
+    one.key !== other.key &&
+    one.name === other.name &&
+    one.text === other.text &&
+    one.error === other.error
+  );
 }

@@ -246,13 +246,18 @@ export class AgentSession {
       this._host.interrupt(); // nobody can be asked, but the server interrupts
       return;
     }
-    const timer = setTimeout(
-      () => this._host.interrupt(),
-      this._host.stopWaitMs
-    );
+    if (this._stopping) {
+      return; // more presses would only be told that nothing runs any more
+    }
+    this._stopping = true;
+    const timer = setTimeout(() => {
+      this._stopping = false; // it may be pressed again
+      this._host.interrupt();
+    }, this._host.stopWaitMs);
     const key = this._lines.begin('stop');
     const reply = await link.run('stop', {}, () => undefined);
     clearTimeout(timer);
+    this._stopping = false;
     this._lines.end(key, 'stop', reply);
   }
 
@@ -385,6 +390,7 @@ export class AgentSession {
   private _answeredHere = '';
   private _brokenOff = 0;
   private _running = false;
+  private _stopping = false;
   private _looking = false;
   private _question = '';
   private _approval = '';

@@ -396,3 +396,22 @@ test('a notebook whose kernel another one has talks with nobody, and says so', (
   session.elsewhere = true;
   assert.equal(session.phase, 'elsewhere');
 });
+
+test('many presses that come to the same are told once, and a stop is sent once', async () => {
+  const { link, session, sent } = desk();
+  for (let i = 0; i < 5; i++) {
+    void session.setSkill('pdf', false);
+    void session.stop();
+  }
+  for (const { id, name } of sent.filter(m => m.kind === 'command')) {
+    link.receive({ kind: 'reply', id, status: 'ok', line: name });
+  }
+  await settled();
+  assert.deepEqual(
+    session.lines.map(line => line.text),
+    ['stop', 'set_skill']
+  );
+  assert.equal(sent.filter(m => m.name === 'stop').length, 1);
+  void session.stop();
+  assert.equal(sent.filter(m => m.name === 'stop').length, 2);
+});

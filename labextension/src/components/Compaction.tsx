@@ -3,6 +3,7 @@
 import * as React from 'react';
 
 import { tokens } from '../format.js';
+import type { NoteDraft } from '../draft.js';
 import type { CompactionResult } from '../protocol.js';
 import type { PartProps } from './shared.js';
 
@@ -148,13 +149,7 @@ function Preview({
       ) : null}
       <label className="nbagent-Label">
         {trans.__('Hand-off note, to be edited')}
-        <textarea
-          className="nbagent-Note"
-          rows={12}
-          autoFocus
-          value={session.draft.note}
-          onChange={event => session.draft.edit(event.target.value)}
-        />
+        <Note draft={session.draft} />
       </label>
       {session.draft.earlierNote !== '' ? (
         <details className="nbagent-Earlier" open>
@@ -213,5 +208,30 @@ function Preview({
         </button>
       </div>
     </div>
+  );
+}
+
+/** The field of the note. React leaves its text alone: to set it anew at each key would take seconds in a long note. */
+function Note({ draft }: { draft: NoteDraft }): JSX.Element {
+  const field = React.useRef<HTMLTextAreaElement>(null);
+  const [first] = React.useState(draft.note);
+  const shown = React.useRef(first);
+  React.useEffect(() => {
+    if (field.current !== null && shown.current !== draft.note) {
+      shown.current = field.current.value = draft.note; // another one took its place
+    }
+  });
+  return (
+    <textarea
+      ref={field}
+      className="nbagent-Note"
+      rows={12}
+      autoFocus
+      defaultValue={first}
+      onChange={event => {
+        shown.current = event.target.value;
+        draft.edit(event.target.value);
+      }}
+    />
   );
 }
