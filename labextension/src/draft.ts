@@ -47,6 +47,7 @@ export class NoteDraft {
   /** Take a new preview, written at `place`; null: when the turn had ended. What was edited before is kept. */
   take(result: JsonObject, place: string | null): void {
     this._setAside();
+    this._cancelled = false;
     this._result = result;
     this._preview = readCompaction(result);
     this._place = place;
@@ -74,8 +75,14 @@ export class NoteDraft {
     this._changed();
   }
 
+  /** Whether the note that was written last is not wanted. */
+  get cancelled(): boolean {
+    return this._cancelled;
+  }
+
   /** Close the note; what was edited of it stands beside the next one. */
   close(): void {
+    this._cancelled = true;
     this._setAside();
     this._end();
   }
@@ -133,6 +140,7 @@ export class NoteDraft {
 
   private _result: JsonObject | null = null;
   private _preview: CompactionResult | null = null;
+  private _cancelled = false;
   private _note = '';
   private _earlierNote = '';
   /** What the preview is of; null while that is not known. */

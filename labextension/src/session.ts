@@ -211,7 +211,7 @@ export class AgentSession {
     const reply = await this._sender.only(
       'preview',
       'preview_compaction',
-      { focus },
+      { focus, again: this.draft.cancelled },
       () => {
         place = null; // written when the turn has ended
       }

@@ -354,7 +354,7 @@ test('an edited note outlives its kernel, the page, and Cancel', async () => {
       text = written;
     }
   };
-  const { link, session, answer } = desk(true, undefined, kept);
+  const { link, session, sent, answer } = desk(true, undefined, kept);
   void session.previewCompaction();
   await answer({ result: PREVIEW.result ?? null });
   session.draft.edit('mine');
@@ -367,8 +367,10 @@ test('an edited note outlives its kernel, the page, and Cancel', async () => {
   assert.equal(reloaded.session.outdated, '');
   reloaded.session.draft.close();
   assert.equal(reloaded.session.draft.preview, null);
+  assert.equal(sent.at(-1)?.again, false);
   void reloaded.session.previewCompaction();
   await reloaded.answer({ result: PREVIEW.result ?? null });
+  assert.equal(reloaded.sent.at(-1)?.again, true);
   assert.equal(reloaded.session.draft.earlierNote, 'mine');
   void reloaded.session.compact();
   await reloaded.answer({});

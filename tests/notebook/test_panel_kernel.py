@@ -259,6 +259,28 @@ def test_a_preview_is_not_applied_to_a_conversation_that_moved(kernel: AgentKern
         assert len(fake.requests) == 5
 
 
+def test_a_note_that_was_written_comes_again_until_another_is_wanted_or_the_conversation_moves(
+    kernel: AgentKernel, tmp_path: Path
+) -> None:
+    turns = [reply("word " * 800) for _ in range(3)]
+    notes = [f"## Goal\nCount words, version {i}." for i in range(4)]
+    with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([*turns, *notes[:2], "more", *notes[2:]]) as fake:
+        kernel.begin(tmp_path, fake, NBAGENT_WINDOW_TOKENS="20000")
+        for i in range(3):
+            assert kernel.run(agent(f"tell me {i} " + "context " * 300)).status == "ok"
+        panel.hello()
+        first = panel.ask("preview_compaction")["result"]
+        requests = len(fake.requests)
+        assert panel.ask("preview_compaction")["result"] == first  # as after a page that was loaded again
+        assert len(fake.requests) == requests
+        again = panel.ask("preview_compaction", again=True)["result"]
+        assert (first["note"], again["note"]) == (notes[0], notes[1])
+        kernel.run(agent("one more"))
+        assert panel.ask("preview_compaction")["result"]["note"] == notes[2]
+        applied = panel.ask("compact", note="## Goal\nAs I say.")
+        assert applied["status"] == "ok", applied
+
+
 def test_a_compaction_is_stopped_and_changes_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
     turns = [reply("word " * 800) for _ in range(3)]
     with panel_of(kernel, subshell=True) as panel, FakeMessagesAPI([*turns, reply("never", fault=stall_before_headers(FOREVER_S)), "after"]) as fake:

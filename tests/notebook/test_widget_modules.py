@@ -241,6 +241,25 @@ def test_a_note_that_was_edited_is_kept_beside_a_new_one(page: Any) -> None:
     assert note.input_value() == "mine"
 
 
+def test_a_note_that_was_edited_and_cancelled_is_kept_beside_another_one(page: Any) -> None:
+    preview = result_of("preview_compaction")
+    mount(page, "context", preview_compaction={"result": preview}, compact={"result": result_of("compact")})
+    compact = page.get_by_role("button", name="Compact…")
+    compact.click()
+    note = page.get_by_role("textbox", name="Hand-off note")
+    note.fill("mine")
+    page.get_by_role("button", name="Cancel").click()
+    compact.click()
+    sync_api.expect(note).to_have_value(preview["note"])
+    assert page.get_by_label("The other note").inner_text() == "mine"
+    page.get_by_role("button", name="Apply").click()
+    sync_api.expect(note).to_have_count(0)
+    compact.click()
+    sync_api.expect(note).to_have_value(preview["note"])
+    assert page.get_by_label("The other note").count() == 0
+    assert [c["again"] for c in sent(page, "preview_compaction")] == [False, True, False]
+
+
 def test_what_the_kernel_would_refuse_is_not_offered_and_says_why(page: Any) -> None:
     parts = bundle("state")["parts"]
     refused = [{"name": "preview_compaction", "line": "A recording plays."}]

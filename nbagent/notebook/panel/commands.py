@@ -50,11 +50,15 @@ class Pong:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewCompaction:
-    """Write the hand-off note and show what a compaction would do; nothing is changed."""
+    """Write the hand-off note and show what a compaction would do; nothing is changed.
+
+    A note that was written for this conversation as it stands is shown again, unless the person wants it written `again`.
+    """
 
     name: ClassVar[Literal["preview_compaction"]] = "preview_compaction"
     id: str
     focus: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +350,9 @@ def _search(f: _Fields) -> Search:
 
 
 _READERS: Final[Mapping[str, Callable[[_Fields], Command]]] = {
-    "preview_compaction": lambda f: PreviewCompaction(id=f.id, focus=f.text("focus", "", 2_000)),
+    "preview_compaction": lambda f: PreviewCompaction(
+        id=f.id, focus=f.text("focus", "", 2_000), again=f.flag("again", False)
+    ),
     "compact": lambda f: Compact(
         id=f.id, note=f.maybe("note", NOTE_CHARS), focus=f.text("focus", "", 2_000), base=f.text("base", "")
     ),

@@ -71,6 +71,7 @@ class PanelWork:
         self, agent: NotebookAgent, facts: PanelFacts, *, skills: SkillSource | None, memory: MemorySource | None
     ) -> None:
         self._agent, self._facts, self._skills, self._memory = agent, facts, skills, memory
+        self._written: tuple[tuple[str, str], Done] | None = None  # the last preview, by base and focus
 
     def run(self, command: Command) -> Outcome:
         """Do `command`; one that calls the model returns a coroutine for the engine's loop."""
@@ -150,6 +151,10 @@ class PanelWork:
         session = self._session()
         if isinstance(command, Compact) and command.base and command.base != _base(self._agent, session):
             raise UsageProblem(MOVED)
+        if isinstance(command, PreviewCompaction) and not command.again and self._written is not None:
+            of, preview = self._written
+            if of == (_base(self._agent, session), command.focus):
+                return preview  # it was paid for; who asked may have gone before it came
         text = edited.strip() if edited is not None else None
         made: CompactionResult = await compact(session, ports, focus=command.focus, edited=text, dry_run=dry_run)
         if not made.applied and made.loss is None:
@@ -157,7 +162,10 @@ class PanelWork:
         report = compaction_report(made, dry_run=dry_run)
         sizes = f"{made.before_tokens:,} → {made.after_tokens:,} tokens"
         line = "" if dry_run else f"The conversation was compacted: {sizes}."
-        return Done(line=line, result=compaction_result(report, _base(self._agent, session)))
+        base = _base(self._agent, session)
+        done = Done(line=line, result=compaction_result(report, base))
+        self._written = ((base, command.focus), done) if dry_run else None
+        return done
 
     def _undo(self) -> Done:
         undo(self._session())

@@ -30,6 +30,8 @@ function render({ model, el }) {
   let onMove = () => undefined; // what an open preview does when the conversation may have moved
   let writing = false; // a note is being written
   let open = null; // the preview that is shown: {found, note, left}; `left`: the conversation has left it behind
+  let aside = ""; // a note as it was edited, that another took the place of or that was cancelled
+  let cancelled = false; // the note that was written is not wanted
 
   /** A note that was paid for is not written over; nor is one offered that the kernel would refuse. */
   function drawCompact(parts) {
@@ -66,14 +68,20 @@ function render({ model, el }) {
     drawCompact(link.parts);
     say("The hand-off note is being written …", "Compact");
     const before = place(link.parts);
-    const reply = await link.command("preview_compaction", { focus: "" }, "Compact");
+    const reply = await link.command("preview_compaction", { focus: "", again: cancelled }, "Compact");
     writing = false;
     say(reply.line, "Compact");
     if (reply.status === "ok") {
-      const edited = open !== null && open.note.value !== open.found.note ? open.note.value : "";
-      edit(reply.result, reply.waited ? null : before, edited);
+      cancelled = false;
+      setAside();
+      edit(reply.result, reply.waited ? null : before, aside);
     }
     drawCompact(link.parts);
+  }
+
+  /** Keep what was edited of the note, to stand beside the next one. */
+  function setAside() {
+    if (open !== null && open.note.value !== open.found.note) aside = open.note.value;
   }
 
   /** Where the conversation is: the turn and the compaction in force; null while a turn runs. */
@@ -123,6 +131,8 @@ function render({ model, el }) {
       compact.focus();
     };
     cancel.onclick = () => {
+      cancelled = true;
+      setAside();
       shut();
       say("Nothing was changed.", "Compact");
     };
@@ -133,8 +143,10 @@ function render({ model, el }) {
       apply.disabled = true;
       const reply = await link.command("compact", { note: note.value, focus: "", base: found.base ?? "" }, "Compact");
       say(reply.line, "Compact");
-      if (reply.status === "ok") shut();
-      else onMove();
+      if (reply.status === "ok") {
+        aside = "";
+        shut();
+      } else onMove();
     };
   }
 
