@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nbagent.context.fitting import OFF, alone_too_large, fit, mask_all
+from nbagent.context.fitting import OFF, alone_too_large, fit, mask_all, unplanned
 from nbagent.context.handoff import HandoffNote, Rejected
 from nbagent.context.held import Held
 from nbagent.context.measure import Meter
@@ -31,6 +31,7 @@ from nbagent.context.standing import (
     undone,
 )
 from nbagent.context.transcript import (
+    NOT_ON_DISK,
     NOT_SHOWN,
     RESULT_CHARS,
     Question,
@@ -70,10 +71,10 @@ class Engine:
     """What one turn's context management works with. `make_request` turns messages into a request of this turn.
 
     `machine_note(replaced, kept, limit_tokens)` lists what must not get lost; `skills_note` is attached again;
-    `flush` may let the model store what matters first; `transcript` puts entries into a file and returns its path;
-    `fresh_prefix` makes the prefix anew and gives its digest as
-    `prefix`, with what else a compaction has to remember of it. `model` is the model that notes are asked of, and
-    `model_window` what it holds by itself. `checks_notes` is False where a stand-in writes them.
+    `flush` may let the model store what matters first; `transcript` puts entries into a file and returns its path,
+    empty when it cannot be written; `fresh_prefix` makes the prefix anew and gives its digest as `prefix`, with what
+    else a compaction has to remember of it. `model` is the model that notes are asked of, `model_window` what it holds.
+    `checks_notes` is False where a stand-in writes them.
     """
 
     policy: Policy
@@ -87,7 +88,7 @@ class Engine:
     machine_note: MachineNote = lambda replaced, kept, limit_tokens: ""
     flush: FlushHook = no_flush
     skills_note: Callable[[Sequence[Entry]], str] = lambda replaced: ""
-    transcript: Callable[[Sequence[Entry]], str] = lambda replaced: ""
+    transcript: Callable[[Sequence[Entry]], str] | None = None
     fresh_prefix: Callable[[], Mapping[str, Any]] = dict
     model: str = ""
     model_window: int = 0
@@ -145,15 +146,12 @@ class Engine:
             if isinstance(move, Prune):
                 yield from self.record_pruning(fold, move)
             elif (yield from self._compact_now(fold, move)) == "stopped":
-                return True
+                return True  # the next `before_call` ends the turn
         if self.estimate(fold.view()) >= before:
             yield from mask_all(self, fold, keep=2)
         if self.estimate(fold.view()) >= before and not any(isinstance(m, Compact) for m in plan):
-            quarter = cut_keeping(situation, (situation.used_tokens - situation.fixed_tokens) // 4)
-            last = Compact(first_kept=quarter, reason="the request did not fit")
-            if (yield from self._compact_now(fold, last)) == "stopped":
-                return True
-        return self.estimate(fold.view()) < before
+            yield from self._compact_now(fold, unplanned(situation))
+        return bool(self.halted) or self.estimate(fold.view()) < before
 
     def _compact_now(self, fold: ViewFold, move: Compact) -> Generator[Effect, Any, str]:
         kept = keeping_request(fold, move)
@@ -245,6 +243,8 @@ class Engine:
         saved = f"{how} ({before:,} → {after:,} tokens)"
         if isinstance(outcome, HandoffNote) and outcome.unseen:
             yield Say(text=NOT_SHOWN.format(count=outcome.unseen))
+        if body.details.get("transcript") == "":
+            yield Say(text=NOT_ON_DISK)
         yield Say(text=f"The conversation was compacted{saved}; `%context undo` takes it back.")
         return "applied"
 
@@ -268,6 +268,7 @@ class Engine:
             recent = self._as_text(view, {e.id for e in kept} - asked)  # that is said once, among the person's messages
             first_kept, replaced, kept = None, [*replaced, *kept], []
         style, count = move.style, self.meter.text
+        transcript = self.transcript(replaced) if style.transcript and self.transcript is not None else None
         tenth = self.budget.window_tokens // 10
         users_limit = style.users_tokens if style.users_newest else min(style.users_tokens, tenth)
         machine_limit = style.appendix_tokens and min(style.appendix_tokens, self.budget.window_tokens // 20)
@@ -280,7 +281,7 @@ class Engine:
             machine=self.machine_note(replaced, kept, machine_limit) if machine_limit else "",
             attached=shown_again(replaced, kept, self._scaled(style), count) if style.reattach else "",
             skills=self.skills_note(replaced), recent=recent, missing="\n".join(note.missing.lines()),
-            transcript=self.transcript(replaced) if style.transcript else "",
+            transcript=transcript or "",
             beside=style.beside(replaced, self.budget.window_tokens) if style.beside else "",
             pins=pinned_texts(replaced, view.pins, self.budget.window_tokens // SHARE, count),
         )  # fmt: skip
@@ -288,6 +289,7 @@ class Engine:
         details = {
             "policy": self.policy.name, "handoff": note.text, "template": style.template,
             **({"parts": note.parts} if note.parts > 1 else {}),
+            **({} if transcript is None else {"transcript": transcript}),
             **({} if told else self.fresh_prefix()),  # what the kept part tells of a change is told once
         }  # fmt: skip
         return Compaction(first_kept=first_kept, note=compose_note(parts), reason=move.reason, details=details)
@@ -348,8 +350,7 @@ class Engine:
     def _oldest(self, fold: ViewFold, move: Compact, reason: Reason) -> Generator[Effect, Any, Compact]:
         """Return the move that drops the oldest fifth, or more when its policy keeps less than the rest."""
         situation = yield from self.situation(fold, reason)
-        history = situation.used_tokens - situation.fixed_tokens
-        fifth = cut_keeping(situation, int((1 - DROP_SHARE) * history))
+        fifth = cut_keeping(situation, int((1 - DROP_SHARE) * sum(situation.tokens)))
         return move if fifth is None else replace(move, first_kept=fifth)
 
     def paid(self, fold: ViewFold, response: Response, purpose: str = "handoff") -> Generator[Effect, Any, None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbagent.context.moves import cut_keeping, head_and_tail, prune, shown_results
 from nbagent.context.oversize import asked_now, refused_line, too_large_line
-from nbagent.context.policy import Compact
+from nbagent.context.policy import Compact, Situation
 from nbagent.context.standing import keeping_request
 from nbagent.core.effects import Effect
 from nbagent.core.errors import COMPACT_HELPS
@@ -24,9 +24,11 @@ def fit(engine: Engine, fold: ViewFold, *, planned: bool = True) -> Generator[Ef
     """Mask what can be masked until the request fits. Returns the line that it does not, None when it does.
 
     Where the policy has not `planned` a compaction, one is made as after an overflow that the provider tells of.
+    Nothing is masked below the threshold that the person set: what the policy does there comes first.
     """
     window = engine.budget.window_tokens
     limit = window - min(engine.budget.reserve_tokens, window // FRAME)
+    limit = max(limit, int(engine.policy.numbers.get("threshold", 0.0) * window))
     if engine.predict(fold.view()) <= limit:
         return None
     for keep in (2, 0) if engine.policy.name != OFF else ():
@@ -35,8 +37,7 @@ def fit(engine: Engine, fold: ViewFold, *, planned: bool = True) -> Generator[Ef
             return None
     if not planned and engine.policy.name != OFF and engine.predict(fold.view()) > window:
         situation = yield from engine.situation(fold, "overflow")
-        quarter = cut_keeping(situation, (situation.used_tokens - situation.fixed_tokens) // 4)
-        move = keeping_request(fold, Compact(first_kept=quarter, reason="the request did not fit"))
+        move = keeping_request(fold, unplanned(situation))
         if move is not None and (yield from engine.compact(fold, move, "overflow")) == "stopped":
             return "stopped"
     size = engine.predict(fold.view())
@@ -46,6 +47,14 @@ def fit(engine: Engine, fold: ViewFold, *, planned: bool = True) -> Generator[Ef
         f"the conversation takes about {size:,} tokens and the window holds {window:,}; "
         f"{COMPACT_HELPS}, or widen it with `%context set window=…`"
     )
+
+
+def unplanned(situation: Situation) -> Compact:
+    """Return the compaction that is made where the policy plans none: the newest quarter of the conversation stays.
+
+    Counted as the cut counts, in estimates: what was measured may be less than the estimate of system text and tools.
+    """
+    return Compact(first_kept=cut_keeping(situation, sum(situation.tokens) // 4), reason="the request did not fit")
 
 
 def alone_too_large(engine: Engine, fold: ViewFold, size: int) -> str:

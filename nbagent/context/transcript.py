@@ -10,6 +10,10 @@ from nbagent.core.view import Piece, View
 
 NOTE_MARK = "<context-note>"  # how the note of a compaction begins
 NOT_SHOWN = "The oldest {count} messages did not fit the request for the note: no summary tells of them, `recall` does."
+NOT_ON_DISK = (
+    "What was replaced could not be put into a file of its own, so the note names none; the journal holds it, and "
+    "`recall` finds it."
+)
 RESULT_CHARS = 2_000  # pi and OpenCode: more of a result does not go into a summary request
 
 

@@ -12,16 +12,15 @@ from nbagent.context.rot import RotFinding
 from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pin, Pruning, Restore, TurnStart, UsageReported
 from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import is_provider_note
-from nbagent.core.tree import SessionTree
 from nbagent.core.view import ViewFold
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.contexts import CompactionResult, compact_by_hand, last_compaction
 from nbagent.runtime.flushing import flush_of
 from nbagent.runtime.ports import TurnPorts
+from nbagent.runtime.scratch import scratch
 from nbagent.runtime.session import Session
 from nbagent.runtime.turn_notes import find_rot
-from nbagent.runtime.turns import TurnRunner
-from nbagent.runtime.writer import NoLog, SessionWriter
+from nbagent.runtime.writer import SessionWriter
 
 MOST_PIN_CHARS = 4_000
 PROVIDER: Final = "(the provider's own)"  # in the place of a policy's name
@@ -63,12 +62,11 @@ async def compact(
         named = await session.ready_model(session.model_name or start.model)
     else:
         named = measured_for(session, start)
-    runner = session.runner
-    runner.writer.recover_partial()
+    kept = session.runner.writer
+    if not dry_run:
+        kept.recover_partial()
+    runner = scratch(session.runner, session.tree.path()) if dry_run else session.runner
     runner.close_broken()
-    kept = runner.writer
-    if dry_run:
-        runner = _scratch(runner)
     current = replace(start, policy=runner.settings.policy, model=named.name)
     driver = runner.side_driver(named, ports, current)
     flush = no_flush if dry_run else flush_of(runner, driver, current)
@@ -260,9 +258,3 @@ def _write_bill(writer: SessionWriter, entries: Sequence[Entry]) -> None:
     for entry in entries:
         if isinstance(entry.body, UsageReported):
             writer.write(entry.body)
-
-
-def _scratch(runner: TurnRunner) -> TurnRunner:
-    """Return a runner over a copy of the current path that writes nothing."""
-    tree = SessionTree(runner.writer.tree.path())
-    return replace(runner, writer=SessionWriter(NoLog(), tree, runner.writer.clock))

@@ -29,7 +29,7 @@ from nbagent.context.transcript import message_texts
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Effect
 from nbagent.core.entries import Compaction, Entry, Restore, TurnStart
-from nbagent.core.errors import UsageProblem
+from nbagent.core.errors import JournalUnwritable, UsageProblem
 from nbagent.core.messages import Message, Prefix, Request
 from nbagent.core.view import View, ViewFold, build_view
 from nbagent.models.registry import NamedModel
@@ -262,10 +262,16 @@ def make_engine(
             breakpoints=marks,
         )  # fmt: skip
 
+    def transcript(replaced: Sequence[Entry]) -> str:
+        try:
+            return keep(transcript_of(replaced)).path
+        except JournalUnwritable:
+            return ""
+
     return Engine(
         policy=policy, meter=meter, prefix=prefix(), budget=budget, make_request=make_request, predict=predict,
         price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix,
         skills_note=skills_note, model=named.name, model_window=named.facts.window_tokens,
         focus=focus, edited=edited, flush=flush, machine_note=MachineNotes(meter.text),
-        transcript=lambda replaced: keep(transcript_of(replaced)).path,
+        transcript=transcript,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from nbagent.models.registry import NamedModel
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import TurnOptions, TurnPorts
 from nbagent.runtime.prompting import asked
+from nbagent.runtime.scratch import scratch
 from nbagent.runtime.session import Session
 from nbagent.runtime.turns import REPLY_TOKENS, TurnRunner
 
@@ -25,7 +26,7 @@ async def preview_turn(
     """
     _, leaf = session.place_of(cell, options)
     path = session.tree.path(leaf) if leaf is not None else []
-    runner, last = session.runner, build_view(path).turn
+    runner, last = scratch(session.runner, path), build_view(path).turn
     name = options.model or session.current_model(path)
     if session.cassette is not None and last is not None:
         named = NamedModel(name=name, model=session.model().model, facts=session.facts_of(name), source="recorded")

@@ -113,6 +113,28 @@ class Artifacts:
         return digest
 
 
+class UnwrittenArtifacts(Artifacts):
+    """Artifacts as a dry run has them: what is put is there for this object alone, and nothing is written."""
+
+    def __init__(self, kept: Artifacts) -> None:
+        super().__init__(kept.folder, kept._root)
+        self._put_here: dict[str, bytes] = {}
+
+    def get_bytes(self, digest: str) -> bytes:
+        """Return the bytes put here as `digest`, else those on disk."""
+        here = self._put_here.get(digest[:DIGEST_CHARS])
+        return super().get_bytes(digest) if here is None else here
+
+    def has(self, digest: str) -> bool:
+        """Tell whether `digest` was put here, or has a file."""
+        return digest[:DIGEST_CHARS] in self._put_here or super().has(digest)
+
+    def _put(self, content: bytes, suffix: str) -> str:
+        digest = digest_of(content)
+        self._put_here[digest] = content
+        return digest
+
+
 def _holds(path: Path, content: bytes) -> bool:
     try:
         return path.stat().st_size == len(content) and path.read_bytes() == content

@@ -13,9 +13,10 @@ from nbagent.core.entries import AssistantMessage, Compaction, Entry, Report, Sn
 from nbagent.core.errors import ModelFailed
 from nbagent.core.messages import Response, image_block, text_block
 from nbagent.core.view import ViewFold, build_view
-from tests.contracts.situations import Played, asked, engine, policy, reads, situation, text_reply, words
+from tests.contracts.situations import METER, Played, asked, engine, policy, reads, situation, text_reply, words
 from tests.core.builders import (
     MODEL,
+    PREFIX,
     call,
     calls,
     compacts,
@@ -330,3 +331,47 @@ def test_what_is_shown_again_takes_what_the_policy_says_in_a_window_of_usual_siz
         scaled = engine("claude-code", window=window)._scaled(NoteStyle(reattach_tokens=5_000))
         assert scaled.reattach_tokens == most
     assert engine(window=20_000)._scaled(NoteStyle(reattach_tokens=2_000)).reattach_tokens == 400
+
+
+class Idle:
+    """A policy that plans nothing."""
+
+    def __init__(self) -> None:
+        self.name = "idle"
+        self.numbers: dict[str, float] = {}
+
+    def plan(self, situation: Any) -> Any:
+        return ()
+
+
+@pytest.mark.parametrize("overflow", [True, False])
+def test_only_the_oldest_part_goes_also_where_less_is_measured_than_the_system_text_is_estimated(
+    overflow: bool,
+) -> None:
+    """The difference is below nothing then, and a share of it would keep nothing but the newest request."""
+    turns = path(
+        *[b for i in range(8) for b in (start(f"t{i}"), user(f"part {i}"), says(words(300)))], start("t9"), user("now")
+    )
+    played = Played(turns, GOOD if overflow else text_reply(""))
+    made = replace(engine(policy=Idle()), predict=lambda view: sum(METER.view(view, PREFIX).values()) // 150)
+    assert made.predict(played.fold.view()) < made.fixed_tokens()
+    if overflow:
+        assert played.run(made.on_overflow(played.fold))
+    else:
+        move = keeping_request(
+            played.fold, Compact(first_kept=None, reason="x", style=NoteStyle(last_resort="drop", reject_above=1.0))
+        )
+        assert move is not None
+        assert played.run(made.compact(played.fold, move, "before_call")) == "applied"
+    assert [m.role for m in played.fold.view().messages].count("assistant") in ((2,) if overflow else (6, 7))
+
+
+def test_a_threshold_near_the_windows_end_is_reached_before_anything_is_masked() -> None:
+    """The conversation fits until then; and there it is compacted, as it is at any other threshold."""
+    turns = path(*reads(900, 900, 900, 900), start("t2"), user("go on"))
+    size = engine().predict(build_view(turns))
+    for window, expected in ((int(size / 0.985), []), (int(size / 0.995), ["compaction"])):
+        played = Played(turns, GOOD)
+        made = engine(window=window, policy=policy("pi", threshold=0.99, keep_tokens=100))
+        assert played.run(made.before_call(played.fold)) is None
+        assert played.kinds[len(turns) :] == expected

@@ -2,7 +2,8 @@
 
 Modelled: below the pre-rot threshold nothing; there the oldest half of the tool calls goes to compact form with what
 brings it back; when a round no longer frees much, a summary into a schema from the full data, also of what is in
-compact form, the last calls kept whole. Errors and skills stay. Left out: the planner agent, tool masking by logits.
+compact form, the last calls kept whole; first the whole conversation goes into a file, which the summary names
+(claude.md E). Errors and skills stay. Left out: the planner agent, tool masking by logits.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class ManusPolicy:
         if tokens_before(situation, first_kept) <= 0 and situation.moment.reason != "manual":
             return ()
         style = NoteStyle(
-            template="manus", users_tokens=0, appendix_tokens=1_000, reattach=0, last_resort="", full=True
-        )
+            template="manus", users_tokens=0, appendix_tokens=1_000, reattach=0, last_resort="", full=True,
+            transcript=True,
+        )  # fmt: skip
         return (Compact(first_kept=first_kept, reason="compact forms no longer free enough", style=style),)
 
 
