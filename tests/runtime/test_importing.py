@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nbagent.core.entries import Body
+from nbagent.core.entries import Body, Report
 from nbagent.core.errors import UsageProblem, UserError
 from nbagent.core.messages import Prefix
 from nbagent.core.view import build_view
@@ -182,6 +182,40 @@ def test_a_claude_code_reply_spread_over_rows_is_one() -> None:
     ]
     assert bodies(found, "report")[0].source == COMPACTION
     assert {b.model for b in bodies(found, "turn_start")} == {"opus"}  # said by the reply, after the request
+
+
+LATE = [
+    {"role": "user", "content": "look"},
+    {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "a", "function": {"name": "find", "arguments": "{}"}}, {"id": "b", "function": {"name": "find", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "a", "content": "found"},
+    {"role": "user", "content": "hurry"},
+    {"role": "tool", "tool_call_id": "b", "content": "found late"},
+    {"role": "tool", "tool_call_id": "b", "content": "found twice"},
+    {"role": "tool", "tool_call_id": "nobody's", "content": "an orphan"},
+    {"role": "assistant", "content": "both found"},
+]  # fmt: skip
+
+
+def test_a_result_after_a_later_request_is_put_behind_its_call() -> None:
+    """openclaw 70, 71: it is no lost result, and only the first counts."""
+    assert seen(one(json.dumps(LATE))) == [
+        ("user", ["look"]), ("assistant", ["call a", "call b"]), ("user", ["result a: found", "result b: found late", "hurry"]),
+        ("assistant", ["both found"]),
+    ]  # fmt: skip
+
+
+def test_a_late_result_leaves_a_recorded_summary_with_what_it_kept() -> None:
+    asks = {"type": "message", "message": {"role": "assistant", "model": "opus", "stopReason": "toolUse", "content": [
+        {"type": "toolCall", "id": "c", "name": "read", "arguments": {}}]}}  # fmt: skip
+    late = {"type": "message", "message": {"role": "toolResult", "toolCallId": "c", "content": [{"type": "text", "text": "late"}]}}
+    rows = [{"type": "session", "id": "s"}, said("user", "one"), asks, said("user", "two"), late, said("assistant", "so", stopReason="stop"),
+            {"type": "compaction", "summary": "S", "firstKeptEntryIndex": 3}, said("user", "three")]  # fmt: skip
+    entries = imported_entries(one(jsonl(*rows)))
+    (report,) = [e.body for e in entries if isinstance(e.body, Report)]
+    kept = next(e for e in entries if e.id == report.details["first_kept"])
+    assert (kept.kind, kept.body.order) == ("turn_start", 2)  # type: ignore[union-attr]
+    assert any("result c: late" in w for _, ws in plain(build_view(entries)) for w in ws)
 
 
 def test_open_hands_calls_get_ids_of_their_own() -> None:

@@ -70,6 +70,9 @@ class Recorder:
     _ids: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _open: dict[str, str] = field(default_factory=dict)
+    _unanswered: dict[str, int] = field(default_factory=dict)  # call -> where its result belongs: before that body
+    _late: dict[int, list[Stamped]] = field(default_factory=dict)
+    _kept: dict[int, int] = field(default_factory=dict)  # a recorded summary -> the first body it kept
     _at: float = 0.0
 
     def put(self, body: Body, at: float = 0.0) -> None:
@@ -139,15 +142,22 @@ class Recorder:
     def result(
         self, recorded_id: str | None, content: Sequence[Block], *, failed: bool = False, at: float = 0.0
     ) -> bool:
-        """Record what a call brought; without an id the oldest open call. False when no such call is open."""
+        """Record what a call brought; without an id the oldest open call. False when no such call waits for it.
+
+        A result that comes after something else was said is put behind its call: only there a provider takes it.
+        """
         call_id = self._ids.get(recorded_id) if recorded_id is not None else next(iter(self._open), None)
-        if call_id is None or call_id not in self._open:
+        if call_id is None or not (call_id in self._open or call_id in self._unanswered):
             return False
-        name = self._open.pop(call_id)
         kept = tuple(b for b in content if not is_blank(b))
-        self.put(
-            ToolResult(call_id=call_id, name=name, content=kept, status="error" if failed else "ok"), at
+        body = ToolResult(
+            call_id=call_id, name=self._names[call_id], content=kept, status="error" if failed else "ok"
         )  # fmt: skip
+        if self._open.pop(call_id, None) is not None:
+            self.put(body, at)
+        else:
+            place = self._unanswered.pop(call_id)
+            self._late.setdefault(place, []).append(Stamped(body=body, at=self.bodies[place - 1].at))
         return True
 
     @property
@@ -158,6 +168,8 @@ class Recorder:
     def summary(self, text: str, first_kept: int | None, *, before_tokens: int = 0, at: float = 0.0) -> None:
         """Record a compaction of the recording; `first_kept` is the index of the first body it kept."""
         kept = entry_id(first_kept) if first_kept is not None else None
+        if first_kept is not None:
+            self._kept[len(self.bodies)] = first_kept
         self.put(Report(source=COMPACTION, text=text, details={"first_kept": kept, "before_tokens": before_tokens}), at)
 
     def _begin(self, at: float) -> None:
@@ -170,6 +182,7 @@ class Recorder:
 
     def _close_calls(self) -> None:
         """A call whose result is not recorded gets none here: the view says so."""
+        self._unanswered.update(dict.fromkeys(self._open, len(self.bodies)))
         self._open.clear()
 
     def _end(self) -> None:
@@ -182,7 +195,22 @@ class Recorder:
     def done(self, name: str = "") -> Imported:
         """Return the conversation; the last turn is ended."""
         self._end()
-        return Imported(name=name, system=self.system, bodies=tuple(self.bodies))
+        return Imported(name=name, system=self.system, bodies=tuple(self._in_order()))
+
+    def _in_order(self) -> list[Stamped]:
+        """Return the bodies with late results in their places; what a summary kept is named by its place then."""
+        ordered: list[Stamped] = []
+        moved: list[int] = []
+        for index, stamped in enumerate(self.bodies):
+            ordered += self._late.get(index, ())
+            moved.append(len(ordered))
+            ordered.append(stamped)
+        for summary, first in self._kept.items() if self._late else ():
+            told = ordered[moved[summary]]
+            assert isinstance(told.body, Report)
+            details = {**told.body.details, "first_kept": entry_id(moved[first])}
+            ordered[moved[summary]] = replace(told, body=replace(told.body, details=details))
+        return ordered
 
 
 def _outcome(stop: str | None) -> TurnOutcome:
