@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nbagent.context.downshift import Former
 from nbagent.context.fitting import OFF, alone_too_large, fit, mask_all, unplanned
 from nbagent.context.handoff import HandoffNote, Rejected
 from nbagent.context.held import Held
@@ -36,6 +37,7 @@ from nbagent.context.transcript import (
     RESULT_CHARS,
     Question,
     message_texts,
+    only_of,
     questioned,
     serialised,
     with_question,
@@ -43,7 +45,7 @@ from nbagent.context.transcript import (
 from nbagent.context.writing import DROP_SHARE, MAX_TRIES, MOST_DROPPED, written_note
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Append, Effect, ReadNow, Say
-from nbagent.core.entries import Body, Compaction, Entry, Pruning, Report, Snapshot, UsageReported
+from nbagent.core.entries import Body, Compaction, Entry, Pruning, Report, Snapshot, TurnStart, UsageReported
 from nbagent.core.messages import Message, Prefix, Request, Response
 from nbagent.core.view import View, ViewFold
 
@@ -73,8 +75,9 @@ class Engine:
     `machine_note(replaced, kept, limit_tokens)` lists what must not get lost; `skills_note` is attached again;
     `flush` may let the model store what matters first; `transcript` puts entries into a file and returns its path,
     empty when it cannot be written; `fresh_prefix` makes the prefix anew and gives its digest as `prefix`, with what
-    else a compaction has to remember of it. `model` is the model that notes are asked of, `model_window` what it holds.
-    `checks_notes` is False where a stand-in writes them.
+    else a compaction has to remember of it. `model` is the model that notes are asked of, `model_window` what it holds;
+    `former` gives the model of an earlier turn, None where its window is not known. `checks_notes` is False where a
+    stand-in writes them.
     """
 
     policy: Policy
@@ -92,6 +95,7 @@ class Engine:
     fresh_prefix: Callable[[], Mapping[str, Any]] = dict
     model: str = ""
     model_window: int = 0
+    former: Callable[[TurnStart], Former | None] = lambda start: None
     checks_notes: bool = True
     focus: str = ""
     edited: str | None = None
@@ -127,8 +131,10 @@ class Engine:
                 return "stopped"
         unfit = yield from fit(self, fold, planned=any(isinstance(m, Compact) for m in plan))
         view = fold.view()
-        if not unfit and (told := signal(fold.path, view, self.predict(view), self.budget, self.turn)) is not None:
-            yield from self._append(fold, told)
+        loops = int(self.policy.numbers.get("loop_calls", 0))
+        told = signal(fold.path, view, self.predict(view), self.budget, self.turn, loop_calls=loops)
+        if not unfit and told is not None:
+            yield from self.record(fold, told)
         self.held.note(fold.view())
         return unfit
 
@@ -238,7 +244,7 @@ class Engine:
         if after >= before or (after > move.style.reject_above * before and reason != "overflow"):
             why = f"the note would leave {after:,} of {before:,} tokens"
             return (yield from self._failed(fold, why, reason, larger=move.style.once_larger and after >= before))
-        yield from self._append(fold, replace(body, before_tokens=before, after_tokens=after))
+        yield from self.record(fold, replace(body, before_tokens=before, after_tokens=after))
         how = f" without the model's note ({outcome.reason})" if isinstance(outcome, Rejected) else ""
         saved = f"{how} ({before:,} → {after:,} tokens)"
         if isinstance(outcome, HandoffNote) and outcome.unseen:
@@ -255,7 +261,7 @@ class Engine:
         text = earlier if DROPPED in earlier else "\n\n".join(filter(None, [earlier, DROPPED]))
         body = self.compaction(fold, move, HandoffNote(text=text, sections={}))
         sizes = self.predict(fold.view()), self.predict(self._preview(fold, body))
-        yield from self._append(fold, replace(body, before_tokens=sizes[0], after_tokens=sizes[1]))
+        yield from self.record(fold, replace(body, before_tokens=sizes[0], after_tokens=sizes[1]))
         yield Say(text=f"Older turns were left out: {move.reason}; `%context undo` takes it back.")
 
     def compaction(self, fold: ViewFold, move: Compact, note: HandoffNote) -> Compaction:
@@ -265,7 +271,8 @@ class Engine:
         view = fold.view()
         if view.bound is not None and any(e.id == view.bound for e in kept):
             asked = pending_request([*replaced, *kept], [])
-            recent = self._as_text(view, {e.id for e in kept} - asked)  # that is said once, among the person's messages
+            steps = only_of(view, {e.id for e in kept} - asked)  # that is said once, among the person's messages
+            recent = "\n\n".join(message_texts(steps, result_chars=None))
             first_kept, replaced, kept = None, [*replaced, *kept], []
         style, count = move.style, self.meter.text
         transcript = self.transcript(replaced) if style.transcript and self.transcript is not None else None
@@ -299,14 +306,6 @@ class Engine:
         window = self.budget.window_tokens
         most = max(window // 50, in_window(style.reattach_tokens, window))
         return replace(style, reattach_tokens=min(style.reattach_tokens, most))
-
-    def _as_text(self, view: View, kept: set[str]) -> str:
-        """Return the kept steps as text: thinking that is bound to its prefix cannot be kept behind a note."""
-        messages = [
-            Message(m.role, tuple(b for p in view.pieces if p.entry_id in kept and p.entry_id in s for b in p.blocks))
-            for m, s in zip(view.messages, view.sources, strict=True)
-        ]
-        return "\n\n".join(message_texts(messages, result_chars=None))
 
     def ask(
         self, fold: ViewFold, text: str, style: NoteStyle, dropped: float, part: Part | None = None
@@ -358,13 +357,13 @@ class Engine:
         if response.usage:
             cost = round(self.price(response.model, response.usage), 8)
             body = UsageReported(step=0, model=response.model, usage=response.usage, cost_usd=cost, purpose=purpose)
-            yield from self._append(fold, body)
+            yield from self.record(fold, body)
 
     def _failed(
         self, fold: ViewFold, why: str, reason: Reason, *, larger: bool = False
     ) -> Generator[Effect, Any, str]:
         told = {"applied": False, "policy": self.policy.name, "reason": reason, **({"larger": True} if larger else {})}
-        yield from self._append(fold, Report(source="compaction", text=why, details=told))
+        yield from self.record(fold, Report(source="compaction", text=why, details=told))
         line = f"Compaction changed nothing: {why}."
         if larger and reason != "manual":
             line += " From now on only results are cut by itself; `%context compact` asks for a note at once."
@@ -375,7 +374,8 @@ class Engine:
 
     # ------------------------------------------------------------ entries
 
-    def _append(self, fold: ViewFold, body: Body) -> Generator[Effect, Any, None]:
+    def record(self, fold: ViewFold, body: Body) -> Generator[Effect, Any, None]:
+        """Write an entry at the end of the path."""
         entry: Entry = yield Append(body=body)
         fold.add(entry)
 
@@ -384,7 +384,7 @@ class Engine:
         view = fold.view()
         if not move.placeholders or (view.deferred and any(e in self.held.sent for e in move.placeholders)):
             return
-        yield from self._append(fold, Pruning(placeholders=move.placeholders, reason=move.reason))
+        yield from self.record(fold, Pruning(placeholders=move.placeholders, reason=move.reason))
 
     def _mask_rot(self, fold: ViewFold) -> Generator[Effect, Any, None]:
         """Mask what clashes and distracts; never inside a tool loop whose thinking is bound to its prefix."""

@@ -138,10 +138,16 @@ def head_and_tail(head_chars: int, tail_chars: int) -> Callable[[Shown], str]:
         if left <= 0:
             return text
         tail = text[len(text) - tail_chars :] if tail_chars else ""
-        note = f"[… {left:,} characters left out; `recall` {shown.entry_id} brings them back …]"
-        return f"{text[:head_chars]}\n{note}\n{tail}".rstrip()
+        return f"{text[:head_chars]}\n{left_out(shown, f'{left:,} characters')}\n{tail}".rstrip()
 
     return trimmed
+
+
+def left_out(shown: Shown, how_much: str) -> str:
+    """Return the line that stands for the middle of a result, with what brings it back."""
+    path = shown.body.meta.get("full_path")
+    where = f"the whole is in {path}, " if path else ""
+    return f"[… {how_much} left out; {where}`recall` {shown.entry_id} brings them back …]"
 
 
 def with_both_ends(end_chars: int, *, end_lines: int = 10) -> Callable[[Shown], str]:

@@ -20,7 +20,7 @@ from nbagent.core.errors import PolicyError
 from nbagent.core.view import View
 
 REFERENCE_WINDOW = 200_000
-SCALED = ("_tokens", "output_chars")  # how the names of numbers end that shrink with the window
+SCALED = ("_tokens", "output_chars", "output_bytes")  # how the names of numbers end that shrink with the window
 Reason: TypeAlias = Literal["before_call", "manual", "overflow"]
 Numbers: TypeAlias = Mapping[str, float]
 
@@ -88,8 +88,9 @@ class NoteStyle:
 
     What the writer is shown: `head_only` leaves out the part that is kept; `full` shows results whole that were put
     into a short form; `thinking` shows in a transcript what the model thought; `turn_template` names the sections for
-    the first part of a turn that the cut divides, which is noted apart from what came before it. `tries` bounds how
-    often a note that cannot be used is asked for, `overflow_tries` how often a request that is too long is shortened.
+    the first part of a turn that the cut divides, which is noted apart from what came before it; `former_model` asks
+    the model of the turns before, where the one of this turn has a smaller window. `tries` bounds how often a note that
+    cannot be used is asked for, `overflow_tries` how often a request that is too long is shortened.
     With `once_larger` a note that would make the context larger is recorded as such, for a policy that then asks for
     none by itself (`standing.gave_up`).
 
@@ -116,6 +117,7 @@ class NoteStyle:
     full: bool = False
     thinking: bool = False
     turn_template: str = ""
+    former_model: bool = False
     tries: int = 3
     once_larger: bool = False
     overflow_tries: int = 3

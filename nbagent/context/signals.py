@@ -26,12 +26,14 @@ from nbagent.core.entries import (
     TurnStart,
 )
 from nbagent.core.messages import ToolCall, canonical, joined_text, tool_calls
+from nbagent.core.turn import ENDS_TURN
 from nbagent.core.view import View
 
 FIRST_LEVEL: Final = 3  # tenths of the window; below it there is nothing to say
 ALIKE_RUN: Final = 8  # replies in a row with calls of one shape (MA-C7)
 SAME_RUN: Final = 3  # replies in a row with the very same call
 SAME_RESULTS: Final = 5  # the very same call with the very same result, within a turn
+LONGEST_CYCLE: Final = 5  # calls that may come again and again, one after the other (Gemini CLI)
 LOOP: Final = "loop"
 VARIATION: Final = "variation"
 LEVEL: Final = "level"
@@ -52,6 +54,15 @@ _SAME: Final = (
     "another argument is needed.",
     "`{name}` was called {count} times in a row with the same arguments. What would have to be different for its "
     "result to differ?",
+)
+_CYCLES: Final = (
+    "The last {count} calls were the same {length} again and again ({names}). Stop: look at what they brought, then do "
+    "something else, or tell the person what stands in the way. The turn ends if they come once more."
+)
+_ENDS: Final = "The turn was ended, since the same calls came once more ({names})."
+ENDED: Final = (
+    "stopped: the agent made the same calls again and again ({names}), also after it was told; `%agent resume` goes "
+    "on, `%context set loop_calls=0` never stops for this"
 )
 _LOOPS: Final = (
     "The same `{name}` call has brought the same result {count} times in this turn. It will not bring another: do "
@@ -88,12 +99,14 @@ def told_level(path: Sequence[Entry]) -> int:
 
 
 def signal(
-    path: Sequence[Entry], view: View, used_tokens: int, budget: Budget, turn: TurnCalls | None = None
-) -> Snapshot | None:
+    path: Sequence[Entry], view: View, used_tokens: int, budget: Budget, turn: TurnCalls | None = None, *,
+    loop_calls: int = 0,
+) -> Snapshot | None:  # fmt: skip
     """Return what to append before the next call of an open turn; None as a rule.
 
     Only between two steps: after the results of the last reply, once. At the beginning of a turn its tail
     (`tail.compose`) tells how full the window is. `turn` is what was counted of this path at the last step.
+    Where calls come `loop_calls` times in a row, also a few in a cycle, that is told once; then it ends the turn.
     """
     step = _last_step(path)
     if step is None or view.turn_ended or view.open_calls:
@@ -109,7 +122,13 @@ def signal(
     if not _told_since(path, step):
         turn = TurnCalls() if turn is None else turn
         turn.take(path)
-        line, topic = _repetition(turn)
+        line, topic = "", LOOP
+        if names := turn.cycle(loop_calls):
+            told = {"count": loop_calls * len(names), "length": len(names), "names": ", ".join(names)}
+            line, state = (_ENDS if turn.told else _CYCLES).format(**told), {**state, LOOP: len(names)}
+            state |= {ENDS_TURN: ENDED.format(**told)} if turn.told else {}
+        else:
+            line, topic = _repetition(turn)
         if line:
             lines.append(line)
             topics.append(topic)
@@ -164,6 +183,7 @@ class TurnCalls:
     def __init__(self) -> None:
         self._taken = 0
         self._last: Entry | None = None
+        self.told = False  # that calls come again and again
         self._begin()
 
     def _begin(self) -> None:
@@ -171,22 +191,35 @@ class TurnCalls:
         self._results: dict[str, bytes] = {}
         self.calls: tuple[_Call, ...] = ()
         self.counts: Counter[tuple[str, bytes]] = Counter()
+        self.order: list[_Call] = []
         self.same = _Run()
         self.alike = _Run()
+
+    def cycle(self, times: int) -> tuple[str, ...]:
+        """Return the tools of the calls that came `times` times in a row, one after the other; none for none."""
+        made = [c.exact for c in self.order[-LONGEST_CYCLE * times :]] if times else []
+        for length in range(1, LONGEST_CYCLE + 1 if times else 0):
+            if len(made) >= length * times and made[-length * times :] == made[-length:] * times:
+                return tuple(c.name for c in self.order[-length:])
+        return ()
 
     def take(self, path: Sequence[Entry]) -> None:
         """Count what `path` has after what was taken last. Afterwards `calls` are those of the last step."""
         goes_on = 0 < self._taken <= len(path) and path[self._taken - 1] is self._last
         if not goes_on:
             self._begin()
+            self.told = False
         for entry in path[self._taken if goes_on else _turn_start(path) :]:
             self._add(entry.body)
         self._close_step()
         self._taken, self._last = len(path), path[-1] if path else None
 
     def _add(self, body: Body) -> None:
-        if isinstance(body, TurnStart):
+        if isinstance(body, TurnStart | TurnEnd):
             self._begin()
+            self.told = False
+        elif isinstance(body, Snapshot):
+            self.told = self.told or LOOP in body.state
         elif isinstance(body, ToolResult):
             text = f"{body.status} {joined_text(body.content)}"
             digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -208,6 +241,7 @@ class TurnCalls:
         )  # fmt: skip
         self._made, self._results = (), {}
         self.counts.update((c.exact, c.result) for c in self.calls)
+        self.order += self.calls
         self.same.add([c.exact for c in self.calls])
         self.alike.add([c.shape for c in self.calls])
 

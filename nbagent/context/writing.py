@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from nbagent.context.chunks import chunked, split_by_share, units
+from nbagent.context.downshift import note_of_former
 from nbagent.context.handoff import (
     TEMPLATES,
     HandoffNote,
@@ -69,6 +70,8 @@ def written_note(engine: Engine, fold: ViewFold, move: Compact) -> Flow:
     """Let the model write the note of a compaction; one that is there already is taken as it is."""
     if engine.edited is not None or move.note:
         return HandoffNote(text=move.note if engine.edited is None else engine.edited, sections={})
+    if move.style.former_model and (noted := (yield from note_of_former(engine, fold, move))) is not None:
+        return noted
     if move.style.turn_template and (begins := divided_turn(fold, move.first_kept)) is not None:
         return (yield from _of_divided_turn(engine, fold, move, begins))
     part = shown_part(engine, fold, move)

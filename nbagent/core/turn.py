@@ -64,6 +64,7 @@ EMPTY_REPLY = "Your last reply was empty. Go on with the task, or say in a sente
 GO_ON = "Go on from where you stopped."
 SAYS_WHAT_TO_DO = frozenset({"invalid_request", "auth", "billing", "permission", "not_found", "too_large", "overflow"})
 MAX_PAUSES = 10
+ENDS_TURN = "ends_turn"  # in the state of a Snapshot: the line with which the turn ends behind it
 MAX_OVERFLOWS = 2  # CR-C1: a request that did not fit is tried again at most twice, and only when it is smaller
 
 Assemble: TypeAlias = Callable[[View, TurnStart, int], Request]
@@ -309,6 +310,9 @@ class _Run:
 
     def limit_reached(self) -> str:
         self.count_costs()
+        last = self.fold.path[-1].body if self.fold.path else None
+        if isinstance(last, Snapshot) and last.state.get(ENDS_TURN):
+            return str(last.state[ENDS_TURN])
         limits = self.turn.limits
         go_on = "`%agent resume` goes on"
         again = go_on + " with as much again, `%agent resume {} …` with another limit"

@@ -113,6 +113,11 @@ def without_platform(model_id: str) -> str:
     return next((model_id.removeprefix(p) for p in PLATFORM_PREFIXES if model_id.startswith(p)), model_id)
 
 
+def platform_of(model_id: str) -> str:
+    """Return the platform that an id names, such as "bedrock:"; empty for the provider itself."""
+    return next((p for p in PLATFORM_PREFIXES if model_id.startswith(p)), "")
+
+
 def lookup(model_id: str) -> ModelFacts:
     """Return the facts of a model by the longest id in the table that it starts with.
 

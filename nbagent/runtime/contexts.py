@@ -8,6 +8,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+from nbagent.context.downshift import Former
 from nbagent.context.engine import Engine, FlushHook, no_flush
 from nbagent.context.extract import MachineNotes
 from nbagent.context.loss import LossReport, loss_report
@@ -32,6 +33,8 @@ from nbagent.core.entries import Compaction, Entry, Restore, TurnStart
 from nbagent.core.errors import JournalUnwritable, UsageProblem
 from nbagent.core.messages import Message, Prefix, Request
 from nbagent.core.view import View, ViewFold, build_view
+from nbagent.models.catalog import ModelFacts, lookup, platform_of
+from nbagent.models.context_edits import without_compaction
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.engines import engine_kinds
 from nbagent.tools.tool import Artifact
@@ -246,7 +249,7 @@ def transcript_of(entries: Sequence[Entry]) -> str:
 
 def make_engine(
     *, named: NamedModel, policy: Policy, prefix: Callable[[], Prefix], budget: Budget, options: Mapping[str, Any],
-    meter: Any, predict: Callable[[View], int], price: Callable[[str, Any], float],
+    meter: Any, predict: Callable[[View], int], price_of: Callable[[ModelFacts, Any], float], working_tokens: int,
     fresh_prefix: Callable[[], Mapping[str, Any]], skills_note: Callable[[Sequence[Entry]], str],
     keep: Callable[[str], Artifact], focus: str = "", edited: str | None = None, flush: FlushHook = no_flush,
 ) -> Engine:  # fmt: skip
@@ -255,11 +258,24 @@ def make_engine(
     `prefix` gives the one in force: thinking that is sent back with a request for a note is bound to it.
     """
 
-    def make_request(messages: Sequence[Message], max_tokens: int) -> Request:
-        marks = tuple(i for i in (len(messages) - 3, len(messages) - 1) if i >= 0)
-        return Request(
-            model=named.name, max_tokens=max_tokens, prefix=prefix(), messages=tuple(messages), options=options,
-            breakpoints=marks,
+    def request_of(model: str, options: Mapping[str, Any]) -> Callable[[Sequence[Message], int], Request]:
+        def make_request(messages: Sequence[Message], max_tokens: int) -> Request:
+            marks = tuple(i for i in (len(messages) - 3, len(messages) - 1) if i >= 0)
+            return Request(
+                model=model, max_tokens=max_tokens, prefix=prefix(), messages=tuple(messages), options=options,
+                breakpoints=marks,
+            )  # fmt: skip
+
+        return make_request
+
+    def former(start: TurnStart) -> Former | None:
+        facts = lookup(start.model)
+        if not facts.known or platform_of(start.model) != platform_of(named.name):
+            return None
+        return Former(
+            model=start.model, window_tokens=min(working_tokens, facts.window_tokens),
+            make_request=request_of(start.model, without_compaction(start.options)),
+            price=lambda usage: price_of(facts, usage),
         )  # fmt: skip
 
     def transcript(replaced: Sequence[Entry]) -> str:
@@ -269,8 +285,9 @@ def make_engine(
             return ""
 
     return Engine(
-        policy=policy, meter=meter, prefix=prefix(), budget=budget, make_request=make_request, predict=predict,
-        price=price, binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix,
+        policy=policy, meter=meter, prefix=prefix(), budget=budget, make_request=request_of(named.name, options),
+        predict=predict, price=lambda model, usage: price_of(named.facts, usage), former=former,
+        binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix,
         skills_note=skills_note, model=named.name, model_window=named.facts.window_tokens,
         focus=focus, edited=edited, flush=flush, machine_note=MachineNotes(meter.text),
         transcript=transcript,

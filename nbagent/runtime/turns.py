@@ -324,7 +324,7 @@ class TurnRunner:
             budget=self.budget(named.facts), options=provider.without_compaction(start.options),
             meter=self.gauge.meter(named.facts.family),
             predict=lambda view: self.gauge.look(view, prefix(), named.facts),
-            price=lambda model, usage: self.gauge.price(named.facts, usage),
+            price_of=self.gauge.price, working_tokens=self.settings.window_tokens,
             fresh_prefix=self.fresh_prefix, skills_note=self.skills_note, keep=self.keep,
             focus=focus, edited=edited, flush=flush,
         )  # fmt: skip

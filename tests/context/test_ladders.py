@@ -331,7 +331,8 @@ def test_what_codex_cuts_shrinks_with_the_window_and_a_figure_is_never_cut_away(
     cut = only(plan("codex", path(*big), 20_000), Prune)
     assert cut.placeholders["e4"].startswith("a" * 2_000 + "\n")
     assert plan("codex", path(*big), 200_000) == ()
-    assert effective(policy("codex").numbers, 20_000)["output_chars"] == 4_000
+    assert effective(policy("codex").numbers, 20_000)["output_tokens"] == 1_000
+    assert effective(policy("codex@seed").numbers, 20_000)["output_bytes"] == 1_024
     figure = replace(big[3], content=(text_block("a" * 5_000), image_block("image/png", "aGk=")))
     assert plan("codex", path(*big[:3], figure), 20_000) == ()
 

@@ -16,7 +16,7 @@ from nbagent.core.view import build_view
 from tests.contracts.situations import Played, asked, engine, plan, policy, situation, words
 from tests.core.builders import calls, path, reply, result, says, start, thinks, user
 
-COLD = {"idle_s": 301.0}
+COLD = {"idle_s": 3_601.0}
 
 
 def big(chars: int, name: str = "read", id: str = "a") -> Any:
@@ -45,13 +45,21 @@ def pruned(moves: Any) -> dict[str, str]:
 
 
 def test_nothing_is_trimmed_while_the_cache_may_be_warm_or_was_never_touched() -> None:
-    """openclaw 80, 82: five minutes to the second are not yet cold, and without a call there is no cache."""
+    """openclaw 80, 82: an hour to the second is not yet cold, without a call there is no cache, and 0 prunes nothing."""
     many = steps(*[9_000] * 8)
     window = window_for(many, 0.4)
-    assert pruned(plan("openclaw", many, window, idle_s=301.0))
-    assert plan("openclaw", many, window, idle_s=300.0) == ()
+    assert pruned(plan("openclaw", many, window, idle_s=3_601.0))
+    assert plan("openclaw", many, window, idle_s=3_600.0) == ()
     assert plan("openclaw", many, window, idle_s=None) == ()
-    assert plan("openclaw", many, window, idle_s=2_000.0, numbers={"ttl_s": 3_600}) == ()
+    assert plan("openclaw", many, window, idle_s=1e9, numbers={"ttl_s": 0}) == ()
+
+
+def test_the_seed_counts_the_cache_as_cold_after_five_minutes() -> None:
+    """OC-C7; a ttl that was left out."""
+    many = steps(*[9_000] * 8)
+    window = window_for(many, 0.4)
+    assert pruned(plan("openclaw@seed", many, window, idle_s=301.0))
+    assert plan("openclaw@seed", many, window, idle_s=300.0) == ()
 
 
 def test_a_trimmed_result_keeps_both_ends_and_says_what_is_gone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,6 +70,18 @@ def test_a_number_that_was_given_counts_as_it_is_in_every_window(reserve: int, b
     assert compacts(plan("pi", TALK, 100_000, used=at, numbers=numbers))
 
 
+@pytest.mark.parametrize(
+    ("window", "most", "below", "at"),
+    [(400_000, 272_000, 230_000, 274_000), (400_000, 272_000, 251_999, 252_000), (232_000, 200_000, 179_999, 198_000), (128_000, 272_000, 127_999, 128_000)],
+)
+def test_a_limit_of_what_goes_in_keeps_a_buffer_too(window: int, most: int, below: int, at: int) -> None:
+    """agents 40, 41: 272,000 less 20,000; `off` never compacts by itself."""
+    numbers = {**NO_KEEP["opencode"], "input_tokens": most}
+    assert not compacts(plan("opencode", TALK, window, used=below, numbers=numbers))
+    assert compacts(plan("opencode", TALK, window, used=at, numbers=numbers))
+    assert plan("off", TALK, window, used=at) == ()
+
+
 def test_gemini_cuts_where_a_request_begins() -> None:
     """agents 1, 4: never at a result."""
     (move,) = plan("gemini-cli", path(*reads(400, 400), *reads(200)), 1_600)
@@ -103,8 +116,42 @@ def test_codex_cuts_an_output_once_and_with_some_grace() -> None:
     text = move.placeholders["e4"]
     assert text.startswith("a" * 20_000 + "\n")
     assert text.endswith("b" * 20_000)
-    assert "40,000 characters left out" in text
+    assert "10,000 tokens left out" in text
     assert plan("codex", path(*reads(10)[:2], calls("read"), result(text="a" * 47_000, name="read")), 200_000) == ()
+
+
+def test_codex_cuts_bytes_between_whole_characters() -> None:
+    """agents 34: by tokens it says how many are gone; by bytes, how many characters."""
+    wide = path(start(), user("x"), calls("read"), result(text="数" * 30_000, name="read"))
+    (move,) = plan("codex", wide, 200_000)
+    assert isinstance(move, Prune)
+    head, mark, tail = move.placeholders["e4"].split("\n")
+    assert head == tail == "数" * 6_666
+    assert "12,501 tokens left out" in mark
+    (move,) = plan("codex@seed", wide, 200_000)
+    assert isinstance(move, Prune)
+    assert f"{30_000 - 2 * (5_120 // 3):,} characters left out" in move.placeholders["e4"]
+
+
+def test_gemini_cuts_what_a_shell_prints_on_entry() -> None:
+    """agents 19: 8,000 characters of the beginning and 32,000 of the end; exactly 40,000 stay as they are."""
+    def printed(text: str, name: str = "shell", **meta: str) -> Any:
+        body = replace(result(text=text, name=name), meta=meta)
+        return plan("gemini-cli", path(start(), user("x"), calls(name), body), 1_000_000)
+
+    (move,) = printed("a" * 50_000 + "b" * 50_000, full_path=".nbagent/artifacts/ab.txt")
+    head, mark, tail = move.placeholders["e4"].split("\n")
+    assert (head, tail) == ("a" * 8_000, "b" * 32_000)
+    assert "60,000 characters left out; the whole is in .nbagent/artifacts/ab.txt" in mark
+    assert printed("a" * 40_000) == printed("a" * 100_000, "read") == ()
+
+
+def test_gemini_cuts_what_is_printed_also_when_no_room_is_left() -> None:
+    """agents.md 2.6: a limit below nothing would cut nothing."""
+    full = path(start(), user("x"), calls("shell"), result(text="a" * 9_000, name="shell"))
+    cut = plan("gemini-cli", full, 200_000, used=300_000)[0]
+    assert isinstance(cut, Prune)
+    assert 2_000 < len(cut.placeholders["e4"]) < 2_200
 
 
 def test_opencode_prunes_results_of_old_turns_when_that_frees_enough() -> None:
@@ -135,7 +182,7 @@ def test_openclaw_sends_no_more_turns_than_its_limit() -> None:
 
 def test_openclaw_prunes_when_the_cache_is_cold() -> None:
     """openclaw 82, 83: never results of the last three replies, and clears only when enough can go."""
-    cold = {"idle_s": 400.0}
+    cold = {"idle_s": 4_000.0}
     assert plan("openclaw", path(*reads(8_000)), 20_000, **cold) == ()
     many = path(*reads(4_000, 4_000, 4_000, 2_000, 2_000))
     (move,) = plan("openclaw", many, 20_000, **cold)
@@ -211,5 +258,5 @@ def test_an_unknown_name_is_told_with_the_nearest(name: str, numbers: dict[str, 
 def test_the_seed_keeps_the_first_published_numbers() -> None:
     """DECISIONS 25."""
     assert policy("gemini-cli@seed").numbers["threshold"] == 0.7
-    assert policy("codex@seed").numbers["output_chars"] == 10_240
+    assert policy("codex@seed").numbers["output_bytes"] == 10_240
     assert policy("opencode@seed").numbers["prune"] == 1

@@ -8,6 +8,7 @@ from typing import Any
 from nbagent.context.signals import TurnCalls, crossed_level, is_signal, shape_of, signal, told_level
 from nbagent.core.budget import Budget
 from nbagent.core.entries import Body, Entry, Snapshot
+from nbagent.core.turn import ENDS_TURN
 from nbagent.core.view import ViewFold, build_view
 from tests.core.builders import (
     call,
@@ -152,6 +153,60 @@ def test_a_repeated_call_whose_result_changes_is_no_loop() -> None:
     for i in range(1, 8):
         steps += [step(i, "shell", text=f"{i} passed", command="make"), step(50 + i, "edit", path=f"{i}", old="\n" * i)]
     assert told(turn(*steps)) == []
+
+
+def looping(*steps: Iterable[Body], before: list[Entry] | None = None) -> tuple[list[Entry], list[int]]:
+    """Play steps under a policy that ends loops; returns the path, and after which steps a loop was told."""
+    entries, at = before or turn(), []
+    for number, bodies in enumerate(steps, 1):
+        entries = stamp(bodies, before=entries)
+        made = signal(entries, build_view(entries), 10_000, BUDGET, loop_calls=5)
+        if made is not None:
+            entries = stamp([made], before=entries)
+            at += [number] if "loop" in made.state else []
+    return entries, at
+
+
+def ending(entries: list[Entry]) -> str:
+    last = entries[-1].body
+    return str(last.state.get(ENDS_TURN, "")) if isinstance(last, Snapshot) else ""
+
+
+def test_the_fifth_identical_call_is_told_and_the_next_ends_the_turn() -> None:
+    """agents 22: whatever it brings; one step is allowed to get out of it, and a reminder was told before."""
+    entries, at = looping(*(step(i, "shell", text=f"{i}", command="make") for i in range(1, 6)))
+    assert at == [5]
+    assert ending(entries) == ""
+    assert "The turn ends if they come once more" in str(entries[-1].body)
+    out, _ = looping(step(7, "read"), step(8, "shell", command="make"), before=entries)
+    assert ending(out) == ""
+    again, at = looping(step(6, "shell", command="make"), before=entries)
+    assert ending(again).startswith("stopped: the agent made the same calls again and again (shell)")
+    assert is_signal(again[-1].body)
+
+
+def test_a_cycle_of_calls_is_a_loop_and_other_arguments_are_none() -> None:
+    """agents 22: two calls one after the other, five times; also asked for together."""
+    pairs = [step(10 * i + k, name, path="a") for i in range(5) for k, name in enumerate(("read", "grep"))]
+    assert looping(*pairs)[1] == [10]
+    together = [[reply(call("read", f"r{i}"), call("grep", f"g{i}"), stop="tool_use"), result(f"r{i}"), result(f"g{i}")] for i in range(5)]
+    assert looping(*together)[1] == [5]
+    six = [step(10 * i + k, "read", path=str(k)) for i in range(6) for k in range(6)]
+    assert looping(*six)[1] == []
+    assert looping(*(step(i, "read", path=str(i)) for i in range(30)))[1] == []
+
+
+def test_a_turn_that_goes_on_after_a_loop_begins_to_count_anew() -> None:
+    same = [step(i, "shell", command="make") for i in range(1, 7)]
+    entries, _ = looping(*same)
+    assert ending(entries)
+    entries = stamp([end(outcome="limit"), steer("go on")], before=entries)
+    assert looping(*(step(i, "shell", command="make") for i in range(10, 14)), before=entries)[1] == []
+
+
+def test_other_policies_tell_of_a_loop_and_end_nothing() -> None:
+    entries = turn(*(step(i, "shell", text=f"{i}", command="make") for i in range(1, 30)))
+    assert all(ENDS_TURN not in (ask(entries[: i + 1]) or note("")).state for i in range(len(entries)))
 
 
 def test_earlier_turns_do_not_count() -> None:

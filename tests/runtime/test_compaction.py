@@ -603,6 +603,68 @@ def test_after_a_change_of_model_the_note_is_asked_for_in_words_it_can_read(make
         assert "<transcript>" in texts(fake.requests[-1].body)
 
 
+def smaller(session: Talk, window: int) -> None:
+    """Go on with a model that holds `window` tokens."""
+    held = session.session._models[BINDING]
+    facts = replace(held.facts, model="claude-opus-5-5", window_tokens=window)
+    session.session._models[facts.model] = replace(held, name=facts.model, facts=facts, ask_facts=None)
+    session.session.model_name = facts.model
+
+
+def test_after_a_change_to_a_smaller_window_the_model_before_writes_the_note(make_fake: Make, folder: Path) -> None:
+    """agents 26: it goes on in its own conversation, with its thinking; the new request is kept out of it."""
+    fake = make_fake()
+    fake._answer_of = Script(each=25)
+    with talk(folder, fake, "codex", 60_000) as session:
+        session.send("Part 0")
+        assert not session.bodies(Compaction)
+        before = len(fake.requests)
+        smaller(session, 20_000)
+        assert session.send("Part 1").output.outcome == "completed"
+        asked, first = fake.requests[before].body, fake.requests[before + 1].body
+        assert asks_for_note(asked)
+        assert (asked["model"], first["model"]) == (BINDING, "claude-opus-5-5")
+        assert "<transcript>" not in texts(asked)
+        assert any(b["type"] == "thinking" for m in asked["messages"] for b in m["content"])
+        assert ("Part 1" in texts(asked), "Part 1" in texts(first)) == (False, True)
+        paid = next(b for b in session.bodies(UsageReported) if b.purpose == "handoff")
+        assert paid.model == BINDING
+        assert paid.cost_usd > 0
+        assert any("whose window still holds" in e.text for e in session.seen(Notice))
+
+
+@pytest.mark.parametrize("window", [60_000, 200_000])
+def test_a_change_to_a_window_that_is_no_smaller_compacts_nothing(make_fake: Make, folder: Path, window: int) -> None:
+    """agents 26: switching up."""
+    fake = make_fake()
+    fake._answer_of = Script(each=25)
+    with talk(folder, fake, "codex", 60_000) as session:
+        session.send("Part 0")
+        smaller(session, window)
+        assert session.send("Part 1").output.outcome == "completed"
+        assert not any(asks_for_note(r.body) for r in fake.requests)
+
+
+def test_a_model_before_that_is_gone_leaves_the_note_to_the_new_one(make_fake: Make, folder: Path) -> None:
+    fake = make_fake()
+    script = Script(each=25)
+
+    def answer(body: dict[str, Any]) -> Any:
+        gone = body["model"] == BINDING and asks_for_note(body)
+        return reply(fault=http_error(404, "model: retired")) if gone else script(body)
+
+    fake._answer_of = answer
+    with talk(folder, fake, "codex", 60_000) as session:
+        session.send("Part 0")
+        smaller(session, 20_000)
+        assert session.send("Part 1").output.outcome == "completed"
+        asked = [r.body for r in fake.requests if asks_for_note(r.body)]
+        assert [b["model"] for b in asked][:2] == [BINDING, "claude-opus-5-5"]
+        assert "<transcript>" in texts(asked[1])
+        assert session.bodies(Compaction)
+        assert any("claude-opus-5-5 is asked" in e.text for e in session.seen(Notice))
+
+
 def test_an_undo_inside_an_open_bound_tool_loop_waits_and_says_so(make_fake: Make, folder: Path) -> None:
     """DECISIONS 16: never inside an open tool loop; what waits is told, and taken back only once."""
     fake = make_fake()

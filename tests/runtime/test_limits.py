@@ -40,6 +40,21 @@ def test_a_turn_stops_at_its_steps_tokens_and_cost(tmp_path: Path) -> None:
     assert resumed.output.cost_usd > 0  # a resumed turn counts from zero, so it gets on
 
 
+def test_a_loop_that_goes_on_after_it_was_told_ends_the_turn_where_the_policy_says_so(tmp_path: Path) -> None:
+    """agents 22: gemini-cli; with `loop_calls=0`, and under other policies, nothing but a limit ends it."""
+    lab = Lab(tmp_path / "work")
+    lab.open(looping(30))
+    ended = lab.send("a", "A", policy="gemini-cli", max_steps=10)
+    assert (ended.output.outcome, len(lab.requests)) == ("limit", 6)
+    assert ended.output.message.startswith("stopped: the agent made the same calls again and again (glob)")
+    assert "`%agent resume` goes on" in ended.output.message
+    resumed = lab.resume(max_steps=3)
+    assert (len(lab.requests), "--max-steps" in resumed.output.message) == (9, True)
+    assert "--max-steps" in lab.send("b", "B", policy="nbagent", max_steps=10).output.message
+    lab.session.runner.numbers["loop_calls"] = 0
+    assert "--max-steps" in lab.send("c", "C", policy="gemini-cli", max_steps=10).output.message
+
+
 def test_a_session_stops_at_its_cost_over_restarts(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "work")
     lab.open([says("a")])

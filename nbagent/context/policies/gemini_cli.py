@@ -2,7 +2,8 @@
 
 Modelled: at 50 % of the window, the oldest 70 % of the history, by characters, is summarised as a state snapshot, cut
 at the start of a request; of the kept part, tool responses beyond the newest 50,000 tokens are cut to both ends; a
-second call probes the summary. One that is larger than what it replaces is rejected, and from then on only tool
+second call probes the summary. What a shell prints beyond 40,000 characters is cut on entry, a fifth of it the
+beginning. One that is larger than what it replaces is rejected, and from then on only tool
 responses are cut, until a compaction succeeds. Below 50 %, or where too little stands before the last request, old
 outputs are masked; where Gemini CLI would stop for want of room, the turn itself is cut from 90 % on. Left out: the
 graph context manager, next-speaker check. The seed triggers at 70 %.
@@ -30,12 +31,15 @@ from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, PolicyKind
 from nbagent.context.standing import gave_up
 from nbagent.core.entries import Entry
 from nbagent.core.errors import PolicyError
+from nbagent.core.messages import joined_text
 
 DEFAULT: Numbers = {
     "threshold": 0.5,  # compressionThreshold since 0.18
     "keep": 0.3,  # of the history, by JSON characters, snapped forward to a request
     "budget_tokens": 50_000,  # newest tool responses that stay whole at a compaction
     "stub_tokens": 10_000,  # 40,000 characters: what is left of one beyond that, a fifth of it the beginning
+    "output_chars": 40_000,  # of what a shell or code prints; more is cut on entry
+    "loop_calls": 5,  # the same calls so often in a row, also up to five in a cycle: told, then the turn ends; 0: never
     "protect_tokens": 50_000,  # newest tool responses that stay (masking)
     "mask_least_tokens": 30_000,  # masking happens when this much can go
 }
@@ -44,6 +48,8 @@ NEVER_MASKED = (SKILL, "ask")
 CHARS_A_TOKEN = 4
 PREVIEW_CHARS = 250  # of each end of a masked output
 HEAD_SHARE = 0.2
+PRINTING = ("shell", "python")
+LEAST_OUTPUT_CHARS = 2_000  # Gemini CLI cuts nothing at all when no room is left
 LEAST_SHARE = 0.1  # of the history: a smaller head is not worth two calls, and its note might be larger
 LATEST_SHARE = 0.9  # of the window: from here a turn is cut inside when nothing else is left
 
@@ -61,6 +67,18 @@ class GeminiCliPolicy:
 
     def plan(self, situation: Situation) -> Plan:
         """Propose what Gemini CLI would do before this call."""
+        return (*self._on_entry(situation), *self._before_call(situation))
+
+    def _on_entry(self, situation: Situation) -> Plan:
+        """Return the move that cuts what was printed just now."""
+        new = [r for r in shown_results(situation) if not r.sent and r.body.name in PRINTING and not r.images]
+        room = CHARS_A_TOKEN * (situation.window - situation.used_tokens + sum(r.tokens for r in new))
+        most = min(in_window(self.numbers["output_chars"], situation.window), max(LEAST_OUTPUT_CHARS, room))
+        head = int(HEAD_SHARE * most)
+        long = [r for r in new if len(joined_text(r.body.content)) > most]
+        return prune(long, head_and_tail(head, most - head), "outputs were cut on entry")
+
+    def _before_call(self, situation: Situation) -> Plan:
         forced = situation.moment.reason != "before_call"
         if not forced and situation.share < self.numbers["threshold"]:
             return self._mask(situation)

@@ -4,7 +4,8 @@ Modelled: results capped on entry, old results trimmed then cleared when the cac
 window less reserve with the newest 20,000 tokens kept, results shortened instead where that is enough, a summary
 in chunks of 40 % of the window, in two parts that are merged, five headings and a check of what has to be in it; a
 limit of turns, which OpenClaw has by channel. Left out: successor transcripts, the hot timeouts, the loop guard.
-The seed compacts at 50 % of the window and drops the oldest half until less than half of it is left.
+The seed compacts at 50 % of the window and drops the oldest half until less than half of it is left; it counts the
+cache as cold after five minutes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ DEFAULT: Numbers = {
     "history_share": 0.5,  # of the window: the most that is kept (maxHistoryShare)
     "chunk_share": 0.4,  # of the window: the most of it that one request for a summary shows; less for large messages
     "limit_turns": 0,  # the newest messages of the person that are sent (historyLimit); 0: all
-    "ttl_s": 300,  # the cache counts as cold after this long without a call (ttl omitted)
+    "ttl_s": 3_600,  # after this long without a call old results are pruned: the default beside Anthropic; 0: never
     "keep_assistants": 3,  # results after the 3rd-last reply are never touched
     "soft_share": 0.3,  # share of the window in characters from which results are trimmed
     "hard_share": 0.5,  # from which they are cleared
@@ -55,7 +56,7 @@ DEFAULT: Numbers = {
     "soft_head_chars": 1_500,
     "soft_tail_chars": 1_500,
 }
-SEED: Numbers = {"threshold": 0.5, "keep_tokens": 0}
+SEED: Numbers = {"threshold": 0.5, "keep_tokens": 0, "ttl_s": 300}
 CLEARED = "[Old tool result content cleared]"
 CHARS_A_TOKEN = 4  # OpenClaw's window in characters
 OVERHEAD_TOKENS = 4_096  # of a request for a summary, besides what it shows
@@ -83,7 +84,7 @@ class OpenClawPolicy:
             style, why = NoteStyle(users_tokens=0, appendix_tokens=0, reattach=0), f"the last {limit} turns are sent"
             return (Compact(first_kept=earliest, reason=why, style=style, drop=True),)
         idle = situation.moment.idle_s
-        if not forced and idle is not None and idle > self.numbers["ttl_s"]:
+        if not forced and idle is not None and 0 < self.numbers["ttl_s"] < idle:
             pruned = self.prune_cold(situation)
             if pruned:
                 return pruned

@@ -28,6 +28,8 @@ DEFAULT: Numbers = {
     "prune": 0,  # opt-in since April 2026
     "threshold": 0.0,  # share of the window; 0: the window less the reply
     "reserve_tokens": 32_000,  # most output tokens
+    "input_tokens": 0,  # the most that the model takes in one request where that is less than its window; 0: the window
+    "buffer_tokens": 20_000,  # kept free of that (compaction.reserved)
     "protect_tokens": 40_000,
     "prune_least_tokens": 20_000,
     "keep_share": 0.25,  # of the usable window
@@ -48,7 +50,7 @@ class OpenCodePolicy:
     def plan(self, situation: Situation) -> Plan:
         """Propose pruning at the end of a turn, compaction when the usable window is used."""
         forced = situation.moment.reason != "before_call"
-        usable = self.usable_tokens(situation)
+        usable = self.usable_tokens(situation.window)
         if not forced and situation.used_tokens < usable:
             return () if situation.moment.mid_turn else self._prune(situation)
         pruned = () if forced else self._prune(situation)
@@ -66,11 +68,18 @@ class OpenCodePolicy:
         )  # fmt: skip
         return (Compact(first_kept=first_kept, reason="the usable window was used", style=style),)
 
-    def usable_tokens(self, situation: Situation) -> int:
+    def usable_tokens(self, window_tokens: int) -> int:
         """Return how many tokens may be used before a compaction."""
         if self.numbers["threshold"]:
-            return int(self.numbers["threshold"] * situation.window)
-        return less_reserve(situation.window, in_window(self.numbers["reserve_tokens"], situation.window))
+            return int(self.numbers["threshold"] * window_tokens)
+        most = in_window(self.numbers["input_tokens"], window_tokens)
+        if most:
+            return min(window_tokens, less_reserve(most, in_window(self.numbers["buffer_tokens"], window_tokens)))
+        return less_reserve(window_tokens, in_window(self.numbers["reserve_tokens"], window_tokens))
+
+    def limit_share(self, window_tokens: int) -> float:
+        """Return the share of the window at which compaction begins."""
+        return self.usable_tokens(window_tokens) / max(1, window_tokens)
 
     def _old(self, situation: Situation) -> list[Shown]:
         results = since_cleared(situation, shown_results(situation))
