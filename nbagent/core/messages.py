@@ -119,13 +119,13 @@ def is_tool_call(block: Block) -> bool:
     return block.get("type") == "tool_use" and bool(block.get("id")) and bool(block.get("name"))
 
 
-@dataclass(frozen=True, slots=True, eq=True)
+@dataclass(slots=True)
 class Message:
-    """One message of a request: a role and its blocks. Its bytes are made once and kept."""
+    """One message of a request: a role and its blocks. Its bytes are made once and kept. Treated as frozen, as an Entry is."""
 
     role: Role
     blocks: tuple[Block, ...]
-    _bytes: list[bytes] = field(default_factory=list, repr=False, compare=False)
+    _bytes: bytes = field(default=b"", repr=False, compare=False)
 
     def to_wire(self) -> dict[str, Any]:
         """Return the message as the API takes it; the same text as `to_bytes`."""
@@ -137,8 +137,8 @@ class Message:
     def to_bytes(self) -> bytes:
         """Return canonical UTF-8 JSON of the message, without cache marks; made at the first call, then remembered."""
         if not self._bytes:
-            self._bytes.append(canonical({"role": self.role, "content": self.blocks}).encode())
-        return self._bytes[0]
+            self._bytes = canonical({"role": self.role, "content": self.blocks}).encode()
+        return self._bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
