@@ -23,6 +23,7 @@ _JOB: contextvars.ContextVar[Job | None] = contextvars.ContextVar("nbagent_job",
 
 
 NUDGE_S = 0.1  # seconds after which the main thread should have heard of Stop
+HEARD = 0  # what the handler writes beside the numbers of signals: no signal has this one
 
 
 class CodeStopped(Exception):
@@ -71,6 +72,8 @@ class Interrupts:
         self._running: list[Job] = []
         self._target: Job | None = None
         self._own_signals = 0
+        self._unheard = 0  # signals received since the handler ran; below 0: it ran before its signal was told of
+        self._writer: socket.socket | None = None
         self._handles_signals = False
         self._main_id = threading.get_ident()
         self.stopped = False
@@ -163,6 +166,7 @@ class Interrupts:
             signal.raise_signal(signal.SIGINT)
 
     def _on_sigint(self, _signum: int, _frame: FrameType | None) -> None:
+        self._say_heard()
         target, self._target = self._target, None
         if target is None:
             self.stop()
@@ -175,6 +179,12 @@ class Interrupts:
         job_here = _JOB.get()
         if job_here is not None and job_here in cut and job_here.raises:
             raise job_here.raises[-1]
+
+    def _say_heard(self) -> None:
+        """Put down, behind the signals that came before, that the main thread has heard of them."""
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                self._writer.send(bytes((HEARD,)))
 
     def _wake_for(self, target: Job | None) -> None:
         if target is None:
@@ -212,12 +222,14 @@ class Interrupts:
         reader, writer = socket.socketpair()
         reader.setblocking(False)
         writer.setblocking(False)
+        self._writer = writer
         before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         self._loop.call_soon_threadsafe(self._watch, reader, before)
         try:
             yield
         finally:
             signal.set_wakeup_fd(before)
+            self._writer = None
             writer.close()  # the reader sees the end and closes itself
 
     def _watch(self, reader: socket.socket, forward_to: int) -> None:
@@ -235,23 +247,33 @@ class Interrupts:
             self._loop.remove_reader(reader)
             reader.close()
             return
-        if forward_to != -1:
+        signals = bytes(number for number in received if number != HEARD)
+        if forward_to != -1 and signals:
             with contextlib.suppress(OSError):
-                os.write(forward_to, received)
-        for _ in range(received.count(signal.SIGINT)):
-            if self._own_signals:
-                self._own_signals -= 1
-            else:
-                self.stop()
-                self._wake()
-                self._loop.call_later(NUDGE_S, self._nudge)
+                os.write(forward_to, signals)
+        for number in received:
+            if number == HEARD:
+                self._unheard = min(self._unheard - 1, 0)  # one run of the handler may be for several signals
+            elif number == signal.SIGINT:
+                self._unheard += 1
+                self._received()
+
+    def _received(self) -> None:
+        """Take note of one SIGINT: one of our own, or the person's Stop."""
+        if self._own_signals:
+            self._own_signals -= 1
+            return
+        self.stop()
+        self._wake()
+        self._loop.call_later(NUDGE_S, self._nudge)
 
     def _nudge(self) -> None:
-        """Send the signal to the main thread itself, where a job has not heard of Stop yet.
+        """Send the signal to the main thread itself, where it has not heard of a Stop, or a job has not, yet.
 
         The system may give it to any thread; then a call that waits on the main thread goes on waiting.
         """
-        if self._handles_signals and any(not job.interrupted for job in self.stopping_jobs()):
+        jobs = self.stopping_jobs()
+        if self._handles_signals and jobs and (self._unheard > 0 or any(not job.interrupted for job in jobs)):
             self._own_signals += 1
             if hasattr(signal, "pthread_kill"):
                 signal.pthread_kill(self._main_id, signal.SIGINT)

@@ -363,6 +363,42 @@ def test_a_stop_that_another_thread_gets_reaches_the_code(kernel: Kernel, first:
     assert events(kernel) == ["begun"]
 
 
+@pytest.mark.parametrize("first", ["%%agent", "%%time\n%%agent"])
+def test_every_stop_that_another_thread_gets_reaches_code_that_swallows_the_first(kernel: Kernel, first: str) -> None:
+    source = f"import time\\nfor n in (1, 2, 3):\\n  EV.append(n)\\n  try: time.sleep({FOREVER_S})\\n  except KeyboardInterrupt: pass"
+    body = f"""
+        running = asyncio.create_task(kernel.run_code("{source}", label='1'))
+        for n in (1, 2, 3):
+            try:
+                while n not in EV: await asyncio.sleep(.01)
+                signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+                while len(PRESSED) < n: await asyncio.sleep(.01)
+            except asyncio.CancelledError: pass
+        await running
+    """
+    kernel.run(turn(body, first=first))
+    assert [event for event in events(kernel) if event != "pending"] == [1, 2, 3]
+
+
+def test_a_stop_that_the_code_has_heard_is_not_sent_again(kernel: Kernel) -> None:
+    """What the code does then, its own clean-up say, would be cut by a second one."""
+    source = "import time\\ntry: EV.append(1); time.sleep(3600)\\nexcept KeyboardInterrupt:\\n  while 2 not in EV: time.sleep(.01)"
+    body = f"""
+        from nbagent.notebook import interrupts
+        running = asyncio.create_task(kernel.run_code("{source}", label='1'))
+        while not EV: await asyncio.sleep(.01)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        try: {SLEEP}
+        except asyncio.CancelledError: pass
+        await asyncio.sleep(interrupts.NUDGE_S * 2)  # asked for after the nudge, so it ends after it
+        EV.append(2)
+        await running
+    """
+    kernel.run(turn(body))
+    assert kernel.run("print(len(PRESSED))").stream() == "1\n"
+    assert events(kernel) == [1, 2]
+
+
 def test_stop_in_a_question(kernel: Kernel) -> None:
     assert_stopped(kernel.run(turn("await kernel.ask('sure?')"), answers=[None]))
 
