@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import html
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -148,16 +149,29 @@ def _open_fence(text: str) -> str:
 def safe_markdown(text: str) -> str:
     """Return `text` for a front end that renders Markdown itself: no picture is loaded, raw HTML is text.
 
-    Code blocks stay as they are; elsewhere an invisible character breaks what would load.
+    Code blocks stay as they are; elsewhere an invisible character breaks what would load, and of several dollars in
+    a paragraph those that are no math as in pandoc get an element of their own.
     """
     text = clean(text)
-    if "![" not in text and "<" not in text:
+    if "![" not in text and "<" not in text and text.count("$") < 2:
         return text
     code = {
         line for t in _blocks(text, {}) if t.type in ("fence", "code_block") and t.map for line in range(*t.map)
     }  # fmt: skip
-    lines = _LINE.findall(text)
-    return "".join(s if i in code else _LOADS.sub(lambda m: m[0] + _JOINER, s) for i, s in enumerate(lines))
+    runs = itertools.groupby(enumerate(_LINE.findall(text)), lambda numbered: numbered[0] in code)
+    joined = ((is_code, "".join(line for _, line in run)) for is_code, run in runs)
+    return "".join(run if is_code else _harmless(run) for is_code, run in joined)
+
+
+def _harmless(text: str) -> str:
+    """Return `text`, which holds no code block, so that nothing in it is loaded and only math is taken for math."""
+    text = _LOADS.sub(lambda m: m[0] + _JOINER, text)
+    paragraphs = _BLANK_LINES.split(text) if text.count("$") > 1 else [text]
+    return "".join(_NO_MATH.sub(_plain_dollar, p) if p.count("$") > 1 else p for p in paragraphs)
+
+
+def _plain_dollar(match: re.Match[str]) -> str:
+    return _DOLLAR if match[0] in ("$", "\\$") else match[0]
 
 
 def with_definitions(text: str, references: Mapping[str, Any]) -> str:
@@ -217,6 +231,14 @@ def _parser(highlight: bool) -> MarkdownIt:
 
 
 _DOLLARS = re.compile(r"\$\$(?:[^$\\]|\\.|\$(?!\$))+?\$\$|\$(?![\s$])(?:[^$\\]|\\.)+?(?<!\s)\$(?!\d)", re.DOTALL)
+_DOLLAR = "<span>&#36;</span>"  # JupyterLab's math takes what is between any two dollars, escaped or not
+_BLANK_LINES = re.compile(r"(\n[ \t]*\n)")
+_NO_MATH = re.compile(  # a dollar by itself, and before it in the list what a dollar may be part of
+    r"\\\(.{,999}?\\\)|\\\[.{,999}?\\\]|\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|`+|\]\([^()\s]*|https?://[^\s<>]*|"
+    + _DOLLARS.pattern
+    + r"|\$",
+    re.DOTALL,
+)
 
 
 def _math_inline(state: StateInline, silent: bool) -> bool:

@@ -195,6 +195,25 @@ def test_markdown_for_a_front_end_loads_nothing_and_keeps_code():
     assert safe.endswith("```html\n<img src=x> ![a](b)\n```\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("It costs $5 and $6.", "It costs @5 and @6."),
+        ("$E = mc^2$ costs $5 a line\nor $6", "$E = mc^2$ costs @5 a line\nor @6"),
+        ("US$ 5, US$ 6", "US@ 5, US@ 6"),
+        ("| $5 | $6 |\n|---|---|\n| $x$ | $7 |", "| @5 | @6 |\n|---|---|\n| $x$ | @7 |"),
+        ("`$HOME` and ``a`$`` $5", "`$HOME` and ``a`$`` @5"),
+        ("\\$5, [a](b$c) and https://e.org/$d, $5", "@5, [a](b$c) and https://e.org/$d, @5"),
+        ("\\(a $ b$\\) $5", "\\(a $ b$\\) @5"),
+        ("$$\na + b\n$$\n\n$5 $6", "$$\na + b\n$$\n\n@5 @6"),
+        ("```sh\n$ ls $a\n```\n\nonly $5", "```sh\n$ ls $a\n```\n\nonly $5"),
+    ],
+)
+def test_a_dollar_that_is_no_math_is_none_for_a_front_end_either(text: str, safe: str) -> None:
+    """JupyterLab takes what stands between any two dollars for math; one alone in a paragraph does nothing."""
+    assert safe_markdown(text) == safe.replace("@", "<span>&#36;</span>")
+
+
 def test_math_is_left_to_the_front_end_and_money_is_no_math():
     shown = markdown_html("$a_1*b*c$ and \\(x_2\\), but $5 and $10\n\n$$\nx\n= y\n$$\n")
     assert "$a_1*b*c$ and \\(x_2\\)" in shown
