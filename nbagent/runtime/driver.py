@@ -105,7 +105,7 @@ class Driver:
     """Performs one turn. `steering` is filled by others while it runs; a `sink` that raises is logged.
 
     `after_result` gives what else is to be written once a call has its result. `scrub` and `beginning` are the
-    scrubber's, for what is shown.
+    scrubber's, for what is shown. `price` gives what a reply of a model costs, in US dollars.
 
     The journal may turn out to be unwritable at any write: then `run` raises, what was written stands, and the
     next turn goes on from there. A reply is kept as a partial until it is an entry.
@@ -123,6 +123,7 @@ class Driver:
     after_result: Callable[[ToolCall, ToolResult], Iterable[Body]] = lambda call, result: ()
     scrub: Callable[[Any], Any] = lambda value: value
     beginning: Callable[[str, int], str] = lambda text, chars: text[:chars]
+    price: Callable[[str, JsonObject], float] = lambda model, usage: 0.0
     _began_at: float = 0.0
     _cost_usd: float = 0.0
     _context_tokens: int = 0
@@ -211,12 +212,14 @@ class Driver:
             line = f"the model's client failed inside: {type(error).__name__}: {one_line(str(error))[:300]}"
             response = watch.reply.response(cut="the call failed", error=ModelFailed(line, kind="protocol"))
         self._asked = {c.id: c for c in tool_calls(response.blocks)}
+        cost_usd = self._cost_usd  # what is counted when the reply is an entry is told with its end
         if response.usage:
             self._context_tokens = self.gauge.believed(response.usage)
+            cost_usd += self.price(response.model, response.usage)
         self.sink(
             StepEnded(
                 step=effect.step, blocks=response.blocks, cut=response.cut,
-                context_tokens=self._context_tokens, cost_usd=self._cost_usd,
+                context_tokens=self._context_tokens, cost_usd=cost_usd,
             )
         )  # fmt: skip
         return response

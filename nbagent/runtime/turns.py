@@ -288,9 +288,8 @@ class TurnRunner:
         session, day = spent_before(self.writer.tree, self.writer.clock.now(), all_sessions)
         turn = TurnInput(
             path=path, start=start, prompt=asked.blocks, brought=asked.brought, snapshot=snapshot, limits=limits,
-            reply_tokens=REPLY_TOKENS,
+            reply_tokens=REPLY_TOKENS, price=driver.price,
             assemble=lambda view, begun, room: self.request(view, begun, room, named),
-            price=lambda model, usage: 0.0 if playback and playback.free else self.gauge.price(named.facts, usage),
             output_tokens=lambda usage: self.gauge.usage(usage).output_tokens,
             spent_session_usd=session, spent_day_usd=day,
         )  # fmt: skip
@@ -372,6 +371,7 @@ class TurnRunner:
             writer=self.writer, model=player or named.model, toolbox=toolbox, approvals=approvals, gauge=self.gauge,
             clock=self.writer.clock, sink=ports.sink, steering=ports.steering, on_request=ports.on_request,
             after_result=skills.after, scrub=self.scrubber.value, beginning=self.scrubber.beginning,
+            price=lambda model, usage: 0.0 if playback and playback.free else self.gauge.price(named.facts, usage),
         )  # fmt: skip
 
     def approvals(self, ports: TurnPorts, start: TurnStart) -> Approvals:

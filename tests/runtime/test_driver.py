@@ -85,6 +85,18 @@ def test_a_sequential_call_waits_for_the_concurrent_ones_before_it(tmp_path: Pat
     assert len(sent) == 4
 
 
+def test_the_end_of_a_step_tells_what_it_cost(tmp_path: Path, fake: FakeMessagesAPI) -> None:
+    """A question or a long tool may come right after it, and the gauge stands until then."""
+    fake.enqueue(reply(call("look", {})), "ok")
+    with Talk(tmp_path, fake, tools=Traffic().tools()) as talk:
+        done = talk.send()
+        told = [e.cost_usd for e in talk.seen(StepEnded)]
+        assert len(told) == 2
+        costs = [u.cost_usd for u in talk.bodies(UsageReported)]
+        assert told == pytest.approx([costs[0], sum(costs)])
+        assert 0 < told[0] < told[1] == pytest.approx(done.output.cost_usd)
+
+
 def test_each_tool_is_in_the_journal_before_it_runs(tmp_path: Path, fake: FakeMessagesAPI) -> None:
     """DECISIONS 4."""
     seen: list[int] = []

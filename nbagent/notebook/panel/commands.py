@@ -52,7 +52,7 @@ class Pong:
 class PreviewCompaction:
     """Write the hand-off note and show what a compaction would do; nothing is changed.
 
-    A note that was written for this conversation as it stands is shown again, unless the person wants it written `again`.
+    A note that was written for the conversation as it stands is shown again, unless another is wanted (`again`).
     """
 
     name: ClassVar[Literal["preview_compaction"]] = "preview_compaction"
