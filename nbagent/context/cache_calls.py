@@ -11,12 +11,12 @@ from nbagent.core.budget import Usage
 from nbagent.core.entries import AssistantMessage, Entry, TurnStart, UsageReported
 from nbagent.core.in_force import Voices
 from nbagent.core.messages import JsonObject
+from nbagent.core.pieces import IMPORTED
 
 TURN: Final = "turn"
 ALONGSIDE: Final = frozenset({"handoff", "probe", "flush"})  # calls that go on from the conversation, as a rule
 LONG_LIVED_S: Final = 3_600.0  # what was written for an hour (claude.md A7)
 _CACHE_FIELDS = ("cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation")
-_IMPORTED = "imported"  # the policy of a conversation that another agent led: it was paid elsewhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def _calls(path: Sequence[Entry]) -> Iterator[MeasuredCall]:
             purpose=body.purpose, model=body.model or (start.model if start else ""),
             prefix=voices.now[1] if voices.now else "", options=start.options if start else {},
             began_at=_began_at(path, asked, body.purpose), usage=usage, told=body.usage, paid_usd=body.cost_usd,
-            reported=tells_cache(body.usage), imported=bool(start and start.policy == _IMPORTED), lives_s=lives_s,
+            reported=tells_cache(body.usage), imported=bool(start and start.policy == IMPORTED), lives_s=lives_s,
         )  # fmt: skip
 
 

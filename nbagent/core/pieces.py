@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from nbagent.core.entries import Pin, TurnStart, UsageReported
 from nbagent.core.messages import Block, Message, Role, ToolCall
+
+IMPORTED: Final = "imported"  # the policy of a turn that another agent led; what it measured was a request of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ class View:
     reaches before that entry and does not hide it is recorded, but waits; those that wait are
     `deferred`. `compaction` is the last one in force: an entry of ours, or the reply that holds a provider's own;
     then `unread` are the entries before it, which are sent and not read. `cleared` are the results that the provider
-    left out of the last request by itself.
+    left out of the last request by itself. `last_usage` is of the last request that was one of ours.
     """
 
     messages: tuple[Message, ...]

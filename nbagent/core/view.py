@@ -67,7 +67,7 @@ from nbagent.core.messages import (
     tool_calls,
     tool_result_block,
 )  # fmt: skip
-from nbagent.core.pieces import OpenCall, Piece, View
+from nbagent.core.pieces import IMPORTED, OpenCall, Piece, View
 
 CUT_NOTE = "[The reply above is not whole: {cut}. What it said until then is kept.]"
 NO_TEXT = "[no text]"
@@ -214,7 +214,7 @@ class ViewFold:
             self._turn_ended = False
             self._assistant(position, entry.id, body)
         elif isinstance(body, UsageReported):
-            if body.purpose == "turn":
+            if body.purpose == "turn" and (self._turn is None or self._turn.policy != IMPORTED):
                 self._usage = body
         elif isinstance(body, UserMessage):
             self._turn_ended = False

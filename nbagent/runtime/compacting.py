@@ -59,9 +59,9 @@ async def compact(
         raise UsageProblem(NO_NOTE_IN_REPLAY)
     start = _start(session)
     if edited is None:
-        named = await session.ready_model(session.model_name or start.model)
+        named = await session.ready_model()
     else:
-        named = measured_for(session, start)
+        named = measured_for(session)
     kept = session.runner.writer
     if not dry_run:
         kept.recover_partial()
@@ -99,7 +99,7 @@ def undo(session: Session) -> Undone:
         raise UsageProblem(f"the last compaction is being taken back already; that {WAITS}")
     restored = ViewFold(_without(path, found.id)).view()  # also where the undoing itself has to wait
     start = _start(session)
-    named = measured_for(session, start)
+    named = measured_for(session)
     engine = runner.engine(named, replace(start, policy=runner.settings.policy))
     size, window = engine.predict(restored), runner.budget(named.facts).window_tokens
     if size > window:
@@ -120,10 +120,11 @@ def loss_in_force(session: Session) -> CompactionResult:
     runner, path = session.runner, session.tree.path()
     found = last_compaction(path, to="report on")
     start = _start(session)
-    engine = runner.engine(measured_for(session, start), replace(start, policy=runner.settings.policy))
+    engine = runner.engine(measured_for(session), replace(start, policy=runner.settings.policy))
     before, after = ViewFold(_without(path, found.id)).view(), ViewFold(path).view()
-    sizes = engine.predict(before), engine.predict(after)
     ours = found.body if isinstance(found.body, Compaction) else None
+    told = (ours.before_tokens, ours.after_tokens) if ours else (0, 0)  # what was said when it was made
+    sizes = told if all(told) else (engine.predict(before), engine.predict(after))
     return CompactionResult(
         applied=True, reason=ours.reason if ours else "the provider compacted", before_tokens=sizes[0],
         after_tokens=sizes[1], handoff=note_in_force(session), note=ours.note if ours else note_in_force(session),
@@ -207,7 +208,10 @@ def replace_note(session: Session, text: str) -> None:
     old = str(body.details.get("handoff", ""))
     note = body.note.replace(old, text, 1) if old and old in body.note else f"{text}\n\n{body.note}"
     session.runner.writer.write(Restore(cancels=found.id))
-    edited = replace(body, note=note, reason="asked for", details={**body.details, "handoff": text, "edited": True})
+    count = session.runner.gauge.meter(session.facts_of(session.current_model()).family).text
+    after = max(0, body.after_tokens + count(note) - count(body.note)) if body.after_tokens else 0
+    details = {**body.details, "handoff": text, "edited": True}
+    edited = replace(body, note=note, reason="asked for", after_tokens=after, details=details)
     session.runner.writer.write(edited)
 
 
@@ -240,9 +244,9 @@ def rot_of(session: Session) -> tuple[RotFinding, ...]:
     return find_rot(ViewFold(path).view(), path, session.runner.folder)
 
 
-def measured_for(session: Session, start: TurnStart) -> NamedModel:
+def measured_for(session: Session) -> NamedModel:
     """Return the model that sizes are for where none is called: it may be that of a recording, known by name only."""
-    name = session.current_model() if session.cassette is not None else session.model_name or start.model
+    name = session.current_model()
     return NamedModel(name=name, model=session.model().model, facts=session.facts_of(name), source="recorded")
 
 

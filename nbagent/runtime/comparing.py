@@ -51,7 +51,7 @@ def compare_session(
         PolicyError: no such policy or preset.
     """
     start = _start(session)
-    named = measured_for(session, start)
+    named = measured_for(session)
     chosen = _chosen(session, names)
     steps = _steps(session, named, start, chosen)
     number = 0
@@ -76,7 +76,7 @@ async def compare_live(session: Session, ports: TurnPorts, names: Sequence[str] 
     if session.cassette is not None:
         raise UsageProblem("a recording plays, so no model can be asked; `%context compare` without --live needs none")
     start = _start(session)
-    named = await session.ready_model(session.model_name or start.model)
+    named = await session.ready_model()
     steps = _steps(session, named, start, _chosen(session, names))
     driver = session.runner.side_driver(named, ports, replace(start, model=named.name))
     rows = await driver.run(_live(steps, lambda usage: session.runner.gauge.price(named.facts, usage)))

@@ -32,6 +32,7 @@ from nbagent.core.effects import Effect
 from nbagent.core.entries import Compaction, Entry, Restore, TurnStart
 from nbagent.core.errors import JournalUnwritable, UsageProblem
 from nbagent.core.messages import Message, Prefix, Request
+from nbagent.core.pieces import IMPORTED
 from nbagent.core.view import View, ViewFold, build_view
 from nbagent.models.catalog import ModelFacts, lookup, platform_of
 from nbagent.models.context_edits import without_compaction
@@ -130,13 +131,37 @@ def check_number(name: str, key: str, value: float) -> None:
 
 
 def prefix_in_force(path: Sequence[Entry]) -> str:
-    """Return the digest of the prefix: that of the root, or the one made at the last compaction still in force."""
+    """Return the digest of the prefix: that of the root, or the one made at the last compaction still in force.
+
+    Empty before the first turn of ours: what another agent sent is `recorded_prefix`.
+    """
     cancelled = {e.body.cancels for e in path if isinstance(e.body, Restore)}
     for entry in reversed(path):
         body = entry.body
         if isinstance(body, Compaction) and entry.id not in cancelled and body.details.get("prefix"):
             return str(body.details["prefix"])
-    return next((e.body.prefix for e in path if isinstance(e.body, TurnStart)), "")
+    return next((e.body.prefix for e in path if isinstance(e.body, TurnStart) and e.body.policy != IMPORTED), "")
+
+
+def recorded_prefix(path: Sequence[Entry]) -> str:
+    """Return the digest of the prefix of the other agent that began this conversation; empty when it is ours."""
+    first = next((e.body for e in path if isinstance(e.body, TurnStart)), None)
+    return first.prefix if first is not None and first.policy == IMPORTED else ""
+
+
+LED_BEFORE = "Until now another agent led this conversation, with tools of its own; yours are those listed here."
+
+
+def led_before(path: Sequence[Entry], prefix_of: Callable[[str], Prefix]) -> Mapping[str, str]:
+    """Return what the system text says of the other agent that began this conversation, by category; {} when none did.
+
+    Its own system text is in it: a customer's rules hold on, whoever answers.
+    """
+    digest = recorded_prefix(path)
+    if not digest:
+        return {}
+    told = "\n\n".join(str(block.get("text", "")) for block in prefix_of(digest).system)
+    return {"instructions": f"{LED_BEFORE} What it was told:\n\n{told}" if told.strip() else LED_BEFORE}
 
 
 @dataclass(slots=True)

@@ -8,8 +8,9 @@ from typing import Any
 
 from nbagent.context.measure import Meter
 from nbagent.core.budget import Budget, Calibration, ContextSize, Ledger, Usage, cost_usd
-from nbagent.core.entries import AssistantMessage, Body, Entry, UsageReported
+from nbagent.core.entries import AssistantMessage, Body, Entry, TurnStart, UsageReported
 from nbagent.core.messages import Prefix, Request
+from nbagent.core.pieces import IMPORTED
 from nbagent.core.tokens import TokenFamily
 from nbagent.core.view import View, ViewFold
 from nbagent.models.catalog import ModelFacts
@@ -176,8 +177,9 @@ class SessionGauge:
             return
         entries = list(path)
         at = next((i for i in range(len(entries) - 1, -1, -1) if _of_turn(entries[i].body)), None)
-        if at is None:
-            return
+        start = next((e.body for e in reversed(entries[:at]) if isinstance(e.body, TurnStart)), None)
+        if at is None or (start is not None and start.policy == IMPORTED):
+            return  # what another agent's request measured tells nothing of ours
         body = entries[at].body
         asked = next((i for i in range(at, -1, -1) if isinstance(entries[i].body, AssistantMessage)), at)
         looked = self._looked

@@ -139,7 +139,7 @@ class Session:
             self._scratch.remove()
 
     def model(self, name: str | None = None) -> NamedModel:
-        """Return the model `name`; without one that of the session, else of the last turn, else of the settings."""
+        """Return the model `name`; without one that of the session, else of the settings."""
         named = self._named(name)
         check_known(named, base_url=self._base_url)
         return named
@@ -283,9 +283,8 @@ class Session:
 
     def current_model(self, path: Sequence[Entry] | None = None) -> str:
         """Return the name of the model of the next turn, as far as no option says otherwise."""
-        start = build_view(self.tree.path() if path is None else path).turn
-        replayed = start.model if start and self.cassette else None
-        return replayed or self.model_name or (start.model if start else self.settings.model)
+        start = build_view(self.tree.path() if path is None else path).turn if self.cassette else None
+        return start.model if start else self.model_name or self.settings.model
 
     def facts_of(self, name: str) -> ModelFacts:
         """Return what is known of a model."""

@@ -23,7 +23,7 @@ from nbagent.core.messages import Message, Prefix, Request
 from nbagent.core.tree import SessionTree
 from nbagent.core.view import View
 from nbagent.models.catalog import lookup
-from nbagent.runtime.contexts import choose_policy, known_policies, prefix_in_force
+from nbagent.runtime.contexts import choose_policy, known_policies, prefix_in_force, recorded_prefix
 from nbagent.runtime.importing.formats import parse_recording
 from nbagent.runtime.importing.sessions import imported_entries, imported_prefix, read_recording
 from nbagent.runtime.places import known_sessions
@@ -89,7 +89,7 @@ def _of_journal(journal: Path) -> Iterator[Recorded]:
 
 
 def _prefix(path: Sequence[Entry], folder: Path) -> Prefix:
-    digest = prefix_in_force(path)
+    digest = prefix_in_force(path) or recorded_prefix(path)
     if not digest:
         return Prefix(system=(), tools=())
     try:

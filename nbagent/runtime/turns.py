@@ -25,7 +25,7 @@ from nbagent.models.registry import NamedModel
 from nbagent.runtime import provider_edits as provider
 from nbagent.runtime.agents import SubAgents
 from nbagent.runtime.approvals import Approvals, granted_in, granted_this_turn
-from nbagent.runtime.contexts import PrefixInForce, choose_policy, make_engine, threshold_share
+from nbagent.runtime.contexts import PrefixInForce, choose_policy, led_before, make_engine, threshold_share
 from nbagent.runtime.driver import Driver
 from nbagent.runtime.finishing import finished_turn, vars_of
 from nbagent.runtime.flushing import flush_of
@@ -108,20 +108,21 @@ class TurnRunner:
 
     def root_prefix(self, path: Sequence[Entry]) -> str:
         """Return the digest of the prefix in force on `path`; a new conversation gets one, stored at once."""
-        return self._in_force.of(path) or self.store_prefix(self.new_prefix())
+        return self._in_force.of(path) or self.store_prefix(self.new_prefix(path))
 
-    def new_prefix(self) -> Prefix:
-        """Return the prefix that a new conversation gets now."""
+    def new_prefix(self, path: Sequence[Entry] = ()) -> Prefix:
+        """Return the prefix that a new conversation gets now, or that of another agent which goes on after `path`."""
         files, _ = self._startup_files()
         listed = self.skills.prompt() if self.tools.keys() & SKILL_TOOLS else ""
-        extra = {"skills": listed, "system": f"The workspace folder is {self.folder}."}
+        place = f"The workspace folder is {self.folder}."
+        extra = {"skills": listed, "system": place, **led_before(path, self.prefix_of)}
         prefix = make_prefix(self.specs(), files, extra=extra, mode=self.settings.context.prompt)
         return replace(prefix, system=tuple(self.scrubber.value(b) for b in prefix.system))
 
     def fresh_prefix(self) -> dict[str, Any]:
         """Make the prefix anew; return what a compaction remembers of it: its digest, and the marks of its files."""
         files, _ = self._startup_files()
-        made = self.store_prefix(self.new_prefix())
+        made = self.store_prefix(self.new_prefix(self.writer.tree.path()))
         return {"prefix": made, "files": _marks(files), "skills": self.skills.mark()}
 
     def _startup_files(self) -> tuple[tuple[StartupFile, ...], tuple[Diagnostic, ...]]:

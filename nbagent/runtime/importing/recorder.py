@@ -26,6 +26,7 @@ from nbagent.core.entries import (
     UserMessage,
 )  # fmt: skip
 from nbagent.core.messages import Block, is_blank, text_block, tool_calls
+from nbagent.core.pieces import IMPORTED
 
 UNKNOWN = "unknown"  # the model of a turn whose recording does not say it
 COMPACTION = "recorded compaction"  # the source of the Report that holds a recorded summary
@@ -58,7 +59,7 @@ def entry_id(index: int) -> str:
 class Recorder:
     """Collects the bodies of one conversation and keeps turns, steps and call ids in order."""
 
-    policy: str = "imported"
+    policy: str = IMPORTED
     model: str = UNKNOWN
     system: str = ""
     bodies: list[Stamped] = field(default_factory=list)
