@@ -13,8 +13,9 @@ from typing import Final, Literal, TypeAlias
 
 from nbagent.context.assemble import breakpoints
 from nbagent.context.cache_calls import TURN, MeasuredCall
-from nbagent.core.entries import AssistantMessage, Compaction, Entry, LeafMoved, Pruning, UsageReported
+from nbagent.core.entries import AssistantMessage, Compaction, Entry, LeafMoved, Pruning, Report, UsageReported
 from nbagent.core.in_force import Moves, cleared_results, collect_moves, speaks, summarises
+from nbagent.core.pieces import RECORDED_COMPACTION
 from nbagent.core.view import build_view
 
 CauseKind: TypeAlias = Literal[
@@ -131,6 +132,8 @@ def _causes(trail: Trail, call: MeasuredCall, before: MeasuredCall, last_used: M
 def _moves(trail: Trail, call: MeasuredCall, before: MeasuredCall) -> _Found:
     if trail.undone(before, call):
         yield "undo", "a compaction or pruning was taken back (undo)"
+    if any(isinstance(e.body, Report) and e.body.source == RECORDED_COMPACTION for e in trail.between(before, call)):
+        yield "compaction", "the agent that was recorded compacted the conversation"
     if trail.made(Compaction, before, call):
         yield "compaction", "older turns were replaced by a note (compaction)"
     if trail.made(Pruning, before, call):

@@ -10,6 +10,8 @@ from nbagent.core.messages import Block, Message, Role, ToolCall
 
 IMPORTED: Final = "imported"  # the policy of a turn that another agent led; what it measured was a request of its own
 
+RECORDED_COMPACTION: Final = "recorded compaction"  # the source of the Report that holds a summary of that agent
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCall:

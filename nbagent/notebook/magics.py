@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nbagent.core.errors import UsageProblem
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands.agent import agent_command
-from nbagent.notebook.commands.context import compact_parser, context_command, note_cell
+from nbagent.notebook.commands.context import compact_parser, context_command, note_cell, take_policy
 from nbagent.notebook.options import asked_options, cell_parser, parse_cell_line, resume_parser, turn_options
 from nbagent.notebook.panel.controls import show_controls, with_controls
 from nbagent.notebook.results import turn_result
@@ -30,6 +30,8 @@ def agent_magic(agent: NotebookAgent, line: str, cell: str | None) -> Any:
     if parsed.dry_run:
         shown = context_command(agent, "show", ask=ask)
         return _later(shown) if awaitable else shown
+    if parsed.policy is not None and cell.strip():
+        take_policy(agent, parsed.policy)
     if awaitable:
         return _bound(agent, agent.run(ask, awaitable=True), parsed.out)
     with _binding(agent, parsed.out):

@@ -32,7 +32,7 @@ def cell_parser() -> OneLineParser:
     parser = OneLineParser(prog="%%agent", add_help=False, allow_abbrev=False, description=(
         "Run the cell's text as a turn of the agent. The text is sent byte for byte."))  # fmt: skip
     parser.add_argument("-m", "--model", metavar="NAME", type=_named, help="model for this turn")
-    parser.add_argument("--policy", metavar="NAME", type=_named, help="context policy for this turn on")
+    parser.add_argument("--policy", metavar="NAME", type=_named, help="context policy from this turn on")
     parser.add_argument("--mode", choices=MODES, help="permissions for this turn (plan only reads)")
     parser.add_argument("--tools", metavar="A,B", help="narrow the tools for this turn (masked, not removed)")
     parser.add_argument("--skill", metavar="NAME", type=_named,

@@ -10,7 +10,7 @@ from nbagent.context.engine import no_flush
 from nbagent.context.loss import loss_report
 from nbagent.context.rot import RotFinding
 from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pin, Pruning, Restore, TurnStart, UsageReported
-from nbagent.core.errors import UsageProblem
+from nbagent.core.errors import UsageProblem, one_line
 from nbagent.core.messages import is_provider_note
 from nbagent.core.view import ViewFold
 from nbagent.models.registry import NamedModel
@@ -19,10 +19,12 @@ from nbagent.runtime.flushing import flush_of
 from nbagent.runtime.ports import TurnPorts
 from nbagent.runtime.scratch import scratch
 from nbagent.runtime.session import Session
+from nbagent.runtime.turn_facts import turn_facts
 from nbagent.runtime.turn_notes import find_rot
 from nbagent.runtime.writer import SessionWriter
 
 MOST_PIN_CHARS = 4_000
+SHOWN_CHARS = 70  # of a pinned turn's request
 PROVIDER: Final = "(the provider's own)"  # in the place of a policy's name
 WAITS: Final = (
     "waits until the agent has answered without calling a tool, since the thinking of the open tool loop is bound to "
@@ -236,6 +238,14 @@ def set_pin(session: Session, what: str, *, remove: bool) -> str:
     session.runner.writer.write(pin)
     word = "is no longer pinned" if remove else "is pinned: no compaction drops it"
     return f"{'Turn ' + node.turn if node else 'The text'} {word}."
+
+
+def pins_of(session: Session) -> tuple[str, ...]:
+    """Return the pins in force, oldest first: the text, or the turn with the beginning of its request."""
+    pins = ViewFold(session.tree.path()).view().pins
+    turns = turn_facts(session.tree) if any(p.target for p in pins) else ()
+    asked = {f.turn: one_line(f.prompt)[:SHOWN_CHARS] for f in turns}
+    return tuple(f"turn {p.target}: {asked.get(p.target, '')}" if p.target else one_line(p.text) for p in pins)
 
 
 def rot_of(session: Session) -> tuple[RotFinding, ...]:

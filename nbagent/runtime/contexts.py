@@ -12,6 +12,7 @@ from nbagent.context.downshift import Former
 from nbagent.context.engine import Engine, FlushHook, no_flush
 from nbagent.context.extract import MachineNotes
 from nbagent.context.loss import LossReport, loss_report
+from nbagent.context.meanings import MEANINGS
 from nbagent.context.moves import cut_keeping, tokens_before
 from nbagent.context.policies import BUILT_IN
 from nbagent.context.policy import (
@@ -50,6 +51,12 @@ def known_policies() -> Mapping[str, PolicyKind]:
     is left out, and asking for it says why. Context engines of others come last (`runtime/engines.py`).
     """
     return {**BUILT_IN, **{k: v for k, v in _installed().items() if k not in BUILT_IN}}
+
+
+def policy_names() -> tuple[str, ...]:
+    """Return what may be chosen: the policies, and behind them the presets of those that have one."""
+    kinds = known_policies()
+    return (*kinds, *(f"{name}@seed" for name, kind in kinds.items() if kind.seed))
 
 
 @cache
@@ -119,6 +126,17 @@ def when_it_acts(policy: Policy, window_tokens: int) -> str:
         return f"acts by itself above {size} of this window"
     latest = f"{round(policy.numbers.get('latest', 1.0) * window_tokens):,}"
     return f"acts by itself when it pays, in this window usually at about {size}, at {latest} at the latest"
+
+
+def numbers_of(name: str) -> Numbers:
+    """Return the numbers that the policy `name` begins with; empty for one that nobody knows."""
+    kind = known_policies().get(name.partition("@")[0])
+    return kind.default if kind is not None else {}
+
+
+def meaning_of(number: str) -> str:
+    """Return what a number of a policy is, for people; empty for one of a policy of somebody else."""
+    return MEANINGS.get(number, "")
 
 
 def check_number(name: str, key: str, value: float) -> None:

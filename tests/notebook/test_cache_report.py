@@ -55,7 +55,7 @@ def test_json_holds_sums_and_every_row() -> None:
 
 
 def test_an_empty_conversation_says_that_there_was_no_call() -> None:
-    assert repr(report(Story())) == "No model was called in this conversation yet, so there is nothing to pay for."
+    assert repr(report(Story())) == "No model call was measured in this conversation yet, so there is nothing to tell."
     assert json.loads(report(Story()).to_json())["rows"] == []
 
 

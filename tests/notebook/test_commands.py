@@ -63,6 +63,8 @@ def runs(code: str) -> Reply:
         ("%context sho", "it has: help, show"),
         ("%context show all", "takes --json only"),
         ("%context set size=3", "has no number 'size'"),
+        ("%context set widow=3000", "besides: policy, window, provider, prompt. Did you mean 'window'?"),
+        ("%context set window_tokens=3000", "Did you mean 'window'?"),
         ("%context set window=many", "'many' is no whole number"),
         ("%context set window=50%", "'50%' is no whole number, such as 128000"),
         ("%context set threshold=half%", "'half%' is no number"),
@@ -329,3 +331,41 @@ def test_a_turn_that_ended_early_binds_what_there_is_and_goes_on_with_other_limi
         assert len(sent(fake)) == 3
         when = shown(kernel.run("%agent sessions"))
         assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", when)
+
+
+def test_set_alone_says_what_each_number_of_every_policy_is(kernel: AgentKernel, tmp_path: Path) -> None:
+    kernel.begin(tmp_path)
+    for policy in ("nbagent", "openclaw", "claude-code", "codex", "gemini-cli", "opencode", "pi", "manus", "createrole"):
+        kernel.run(f"%context policy {policy}")
+        head, *numbers = shown(kernel.run("%context set")).splitlines()
+        assert f"policy={policy} · acts by itself" in head
+        assert numbers
+        assert all(len(line.split(maxsplit=1)) == 2 for line in numbers), numbers
+    kernel.run("%context policy off")
+    assert shown(kernel.run("%context set")).endswith("policy=off · no numbers")
+
+
+def test_a_policy_named_on_a_cell_holds_from_that_turn_on(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake)
+        assert error_line(kernel.run(agent("one", "--policy nothing"), cell_id="c1"))
+        assert "policy nbagent" in shown(kernel.run("%context"))
+        kernel.run(agent("one", "--policy pi"), cell_id="c1")
+        assert "policy pi" in shown(kernel.run("%context"))
+        kernel.run(agent("two"), cell_id="c2")
+        assert "policy pi" in shown(kernel.run("%context"))
+
+
+def test_pin_alone_lists_what_is_pinned(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("look at 销售.csv first"), cell_id="c1")
+        assert "say what no policy may drop" in error_line(kernel.run("%context pin"))
+        kernel.run("%context pin -1")
+        kernel.run("%context pin 不得删除 sales_1 列")
+        turn, text = shown(kernel.run("%context pin")).splitlines()
+        assert turn.startswith("pinned: turn ")
+        assert turn.endswith(": look at 销售.csv first")
+        assert text == "pinned: 不得删除 sales_1 列"
+        kernel.run("%context unpin -1")
+        assert shown(kernel.run("%context pin")).splitlines() == [text]

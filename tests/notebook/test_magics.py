@@ -178,6 +178,19 @@ def test_completion_offers_options_values_and_commands(kernel: AgentKernel, tmp_
     assert {"%agent resume", "%agent tree", "%agent log"} <= set(kernel.complete("%agent "))
     assert kernel.complete("%agent re") == [f"%agent {c}" for c in ("record", "replay", "reset", "resume", "revert")]
     assert kernel.complete("%context ") == [f"%context {c}" for c in sorted(CONTEXT_COMMANDS)]
+    assert kernel.complete("%context set th") == ["%context set threshold="]
+    assert kernel.complete("%context set threshold=0.6 provider=c") == [
+        f"%context set threshold=0.6 provider={mode}" for mode in ("clear", "compact")
+    ]
+    named = ("openclaw", "openclaw@seed", "opencode", "opencode@seed")
+    assert sorted(kernel.complete("%context set policy=open")) == [f"%context set policy={p}" for p in named]
+    assert {"%context policy pi", "%context policy codex@seed"} <= set(kernel.complete("%context policy "))
+    assert kernel.complete("%context policy codex@") == ["%context policy codex@seed"]
+    assert kernel.complete("%context compare nbagent ma") == ["%context compare nbagent manus"]
+    assert kernel.complete("%context compact --d") == ["%context compact --dry-run"]
+    assert kernel.complete("%context compare --") == ["%context compare --live", "%context compare --yes"]
+    assert kernel.complete("%context note --") == ["%context note --edit"]
+    assert kernel.complete("%%agent --policy ma") == ["%%agent --policy manus"]
     assert kernel.complete("%agent mode ") == [f"%agent mode {m}" for m in ("ask", "auto", "plan")]
     assert "import os" in kernel.complete("import o") or "import os" in [c.strip() for c in kernel.complete("import o")]
 

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nbagent.context.anchors import Anchor
 from nbagent.core.errors import Diagnostic
 from nbagent.core.messages import ToolCall
+from nbagent.notebook.reports.compaction import CompactionReport
 from nbagent.notebook.reports.context import (
     CATEGORIES,
     ContextReport,
@@ -223,3 +225,24 @@ def test_any_text_fits_in_a_table(rows):
     assert as_text([document[0]]).count("\n") == len(rows) + 1
     assert as_markdown([document[0]]).count("\n") == len(rows) + 1
     (as_text(document) + as_html(document)).encode()
+
+
+def test_much_rot_does_not_bury_the_gauge() -> None:
+    shown = repr(context(rot=tuple(f"finding {i}" for i in range(15)))).splitlines()
+    assert shown[-4:] == ["rot: finding 0", "rot: finding 1", "rot: finding 2", "rot: 12 more; %context rot lists all"]
+    assert repr(context(rot=("a", "b", "c"))).splitlines()[-3:] == ["rot: a", "rot: b", "rot: c"]
+
+
+def test_of_much_that_is_lost_every_kind_is_shown() -> None:
+    def lost(kind: str, count: int) -> tuple[Anchor, ...]:
+        return tuple(Anchor(kind=kind, text=f"{kind}-{i}", where="e") for i in range(count))
+
+    report = CompactionReport(
+        applied=True, reason="", before_tokens=10, after_tokens=5, handoff="", policy="pi",
+        lost=(*lost("id", 1_200), *lost("error", 2), *lost("path", 40)),
+    )  # fmt: skip
+    text = repr(report)
+    shown = [line.split()[1] for line in text.splitlines() if line.startswith(("id  ", "error  ", "path  ")) and "-" in line]
+    assert shown == [*(f"id-{i}" for i in range(14)), "error-0", "error-1", *(f"path-{i}" for i in range(14))]
+    assert "and 1,212 more, see .lost" in text
+    assert "1,242" in text

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Notice
-from nbagent.core.errors import TurnFailed, UsageProblem, UserError
+from nbagent.core.errors import PolicyError, TurnFailed, UsageProblem, UserError
 from nbagent.notebook.app import Ask, NotebookAgent
 from nbagent.notebook.commands.agent import Words, moves, only_word
 from nbagent.notebook.commands.context_looks import cache, context_report, show
-from nbagent.notebook.options import HELP, OneLineParser, no_words, split_line, verbatim
+from nbagent.notebook.options import HELP, OneLineParser, nearest, no_words, split_line, verbatim
 from nbagent.notebook.reports.compaction import CompactionReport
 from nbagent.notebook.reports.compare import CompareReport, live_cost
 from nbagent.notebook.reports.rot import RotReport
 from nbagent.notebook.reports.said import Listing, Said, help_of
 from nbagent.notebook.stopped import TurnStopped
+from nbagent.notebook.words import PROMPT, PROVIDER
 from nbagent.runtime.compacting import (
     WAITS,
     compact,
     loss_in_force,
     note_in_force,
+    pins_of,
     replace_note,
     rot_of,
     set_pin,
@@ -37,11 +39,16 @@ from nbagent.runtime.contexts import (
     check_number,
     effective_numbers,
     known_policies,
+    meaning_of,
+    numbers_of,
     when_it_acts,
 )
 from nbagent.runtime.ports import TurnOptions, TurnPorts
 from nbagent.runtime.provider_edits import missing_edits
 
+BESIDES: Mapping[str, Sequence[str]] = {  # what `%context set` takes besides numbers of the policy, and their words
+    "policy": (), "window": (), "provider": PROVIDER, "prompt": PROMPT,
+}  # fmt: skip
 LONG_ENTRIES = 2_000  # from here on a comparison tells how far it is
 
 
@@ -61,10 +68,7 @@ def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     """Show the policies, or choose one: NAME or NAME@seed."""
     session = agent.session()
     if words:
-        name = only_word(words, "%context policy NAME")
-        session.runner.policy(TurnOptions(policy=name))
-        agent.numbers = _kept_numbers(agent, name)
-        agent.choose(policy=name)
+        take_policy(agent, only_word(words, "%context policy NAME"))
         return _effective(agent, f"policy {agent.session().settings.policy}:")
     here = session.settings.policy.partition("@")[0]
     listed = [("→" if name == here else " ", name, kind.summary) for name, kind in known_policies().items()]
@@ -72,6 +76,17 @@ def _policy(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
         "\n".join(f"{mark} {name:<12} {summary}" for mark, name, summary in listed),
         head=("policy", "what it does"), rows=[(f"{mark} {name}".strip(), summary) for mark, name, summary in listed],
     )  # fmt: skip
+
+
+def take_policy(agent: NotebookAgent, name: str) -> None:
+    """Use a policy from now on.
+
+    Raises:
+        PolicyError: there is none of that name.
+    """
+    agent.session().runner.policy(TurnOptions(policy=name))
+    agent.numbers = _kept_numbers(agent, name)
+    agent.choose(policy=name)
 
 
 def _kept_numbers(agent: NotebookAgent, policy: str) -> dict[str, float]:
@@ -104,14 +119,21 @@ def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
     window = _budget(agent).window_tokens
     own = settings.context
     prompt = f"prompt={own.prompt} " if own.prompt != "full" else ""
-    return _effective(agent, f"window={window:,} provider={own.provider} {prompt}policy={settings.policy}")
+    return _effective(
+        agent, f"window={window:,} provider={own.provider} {prompt}policy={settings.policy}", meanings=not words
+    )
 
 
-def _effective(agent: NotebookAgent, head: str) -> Listing:
-    """Return the numbers in force; `head` is said before them."""
+def _effective(agent: NotebookAgent, head: str, *, meanings: bool = False) -> Listing:
+    """Return the numbers in force; `head` is said before them. With `meanings` each says what it is."""
     numbers, acts = _numbers_in_force(agent)
     title = f"{head.removesuffix(':')} · {acts}"
-    return Listing(f"{head} {_numbers(agent)}", title=title, head=("number", "value"), rows=numbers)
+    if not meanings:
+        return Listing(f"{head} {_numbers(agent)}", title=title, head=("number", "value"), rows=numbers)
+    told = [(f"{key}={value}", meaning_of(key)) for key, value in numbers]
+    width = max((len(number) for number, _ in told), default=0)
+    lines = [f"  {number:<{width}}  {meaning}".rstrip() for number, meaning in told]
+    return Listing("\n".join([title, *lines]), title=title, head=("number", "what it is"), rows=told)
 
 
 def set_numbers(agent: NotebookAgent, words: Words) -> None:
@@ -135,7 +157,7 @@ def set_numbers(agent: NotebookAgent, words: Words) -> None:
         else:
             numbers[key] = _number(key, value)
     for key, number in numbers.items():
-        check_number(chosen.get("policy", session.settings.policy), key, number)
+        _check(chosen.get("policy", session.settings.policy), key, number)
     before, kept = agent.chosen, _kept_numbers(agent, chosen.get("policy", session.settings.policy))
     agent.choose(**chosen)
     try:
@@ -144,6 +166,15 @@ def set_numbers(agent: NotebookAgent, words: Words) -> None:
         agent.chosen = before
         raise
     agent.numbers = {**kept, **numbers}
+
+
+def _check(policy: str, key: str, number: float) -> None:
+    try:
+        check_number(policy, key, number)
+    except PolicyError as error:
+        if key in numbers_of(policy):
+            raise
+        raise UsageProblem(f"{error}; besides: {', '.join(BESIDES)}.{nearest(key, BESIDES)}") from error
 
 
 def _budget(agent: NotebookAgent) -> Budget:
@@ -279,7 +310,9 @@ def note_cell(agent: NotebookAgent, text: str) -> Any:
 
 @moves
 def _pin(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
-    """Keep a TURN or a TEXT whatever is compacted."""
+    """Keep a TURN or a TEXT whatever is compacted; without one, list what is pinned."""
+    if not words and (pins := pins_of(agent.session())):
+        return Said("\n".join(f"pinned: {pin}" for pin in pins))
     return Said(set_pin(agent.session(), " ".join(words), remove=False))
 
 

@@ -13,7 +13,7 @@ from nbagent.notebook.reports.tables import Code, Document, Line, Piece, Table, 
 from nbagent.runtime.caching import CacheBill, CachedCall, TurnBill
 
 MOST_ROWS, MOST_BREAKS = 60, 40  # shown: the newest, and of those before the dearest breaks; all are in `.rows`
-NO_CALLS = "No model was called in this conversation yet, so there is nothing to pay for."
+NO_CALLS = "No model call was measured in this conversation yet, so there is nothing to tell."
 LEGEND = (
     "fresh: neither read from the cache nor written to it · uncached: the same call without a cache · warm: had it "
     "read all that the call before could leave. A break: a call that read clearly less than the call before had sent."

@@ -44,10 +44,10 @@ class CompactionReport:
         pieces: list[Piece] = [Line(text=title, strong=True), self._counts()]
         if self.lost:
             pieces.append(Line(text="Lost: in no context and found by no search", strong=True))
-            rows = tuple((a.kind, a.text) for a in self.lost[:SHOWN_LOST])
+            rows = tuple((a.kind, a.text) for a in _of_each_kind(self.lost, SHOWN_LOST))
             pieces.append(Table(head=("kind", "text"), rows=rows))
             if len(self.lost) > SHOWN_LOST:
-                pieces.append(Line(text=f"and {len(self.lost) - SHOWN_LOST} more, see .lost", dim=True))
+                pieces.append(Line(text=f"and {len(self.lost) - SHOWN_LOST:,} more, see .lost", dim=True))
         if self.handoff:
             pieces.append(Code(text=self.handoff, title="hand-off note"))
         pieces += [Line(text=notice) for notice in self.notices]
@@ -58,9 +58,19 @@ class CompactionReport:
     def _counts(self) -> Table:
         kinds = list(dict.fromkeys(a.kind for group in (self.verbatim, self.reachable, self.lost) for a in group))
         rows = [
-            (kind, *(str(sum(a.kind == kind for a in g)) for g in (self.verbatim, self.reachable, self.lost)))
+            (kind, *(f"{sum(a.kind == kind for a in g):,}" for g in (self.verbatim, self.reachable, self.lost)))
             for kind in kinds
         ]
-        total = ("all", str(len(self.verbatim)), str(len(self.reachable)), str(len(self.lost)))
+        total = ("all", *(f"{len(g):,}" for g in (self.verbatim, self.reachable, self.lost)))
         head = ("of what was replaced", "word for word", "one call away", "lost")
         return Table(head=head, rows=(*rows, total), numbers=frozenset({1, 2, 3}))
+
+
+def _of_each_kind(anchors: Sequence[Any], most: int) -> list[Any]:
+    """Return at most so many, in their order: of each kind the first, then of each the second, and so on."""
+    seen: dict[str, int] = {}
+    ranked = []
+    for i, anchor in enumerate(anchors):
+        nth = seen[anchor.kind] = seen.get(anchor.kind, 0) + 1
+        ranked.append((nth, i))
+    return [anchors[i] for _, i in sorted(sorted(ranked)[:most], key=lambda rank: rank[1])]

@@ -34,6 +34,8 @@ CATEGORIES = (
     "tool results", "notebook", "other",
 )  # fmt: skip
 
+SHOWN_ROT = 3  # findings; `%context rot` has all
+
 
 @displayable
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -95,7 +97,10 @@ class ContextReport:
         ]
         pieces += _pending_lines(self.pending)
         pieces += [Line(text=f"provider: {line}") for line in self.provider]
-        return [*pieces, *(Line(text=f"rot: {finding}") for finding in self.rot)]
+        pieces += [Line(text=f"rot: {finding}") for finding in self.rot[:SHOWN_ROT]]
+        if len(self.rot) > SHOWN_ROT:
+            pieces.append(Line(text=f"rot: {len(self.rot) - SHOWN_ROT} more; %context rot lists all", dim=True))
+        return pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,10 +26,10 @@ from nbagent.core.entries import (
     UserMessage,
 )  # fmt: skip
 from nbagent.core.messages import Block, is_blank, text_block, tool_calls
-from nbagent.core.pieces import IMPORTED
+from nbagent.core.pieces import IMPORTED, RECORDED_COMPACTION
 
 UNKNOWN = "unknown"  # the model of a turn whose recording does not say it
-COMPACTION = "recorded compaction"  # the source of the Report that holds a recorded summary
+COMPACTION = RECORDED_COMPACTION
 _CALL_ID = re.compile(r"[^A-Za-z0-9_-]")  # what providers take in the id of a call
 
 

@@ -1,0 +1,53 @@
+"""What each number of a policy means, for people who change one: `%context set` shows it beside the value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+MEANINGS: Final[Mapping[str, str]] = {
+    "threshold": "share of the window at which it compacts by itself; 0: by the policy's own rule",
+    "latest": "share of the window at which it compacts whether that pays or not",
+    "keep": "the newest part, which stays as it is: share of the window (gemini-cli: of the conversation)",
+    "note": "share of the window for what the machine adds to a note",
+    "compact_least": "share of the window that a compaction has to free",
+    "prune_above": "share of the window from which old results are cleared first; 1: never",
+    "prune_least": "share of the window that clearing has to free, else the cache is not broken for it",
+    "protect_results": "so many of the newest results are never cleared",
+    "reserve_tokens": "kept free for the reply: it compacts at the window less this",
+    "buffer_tokens": "kept free besides the reserve",
+    "keep_tokens": "the newest part, which stays as it is",
+    "history_share": "share of the window: the most that stays as it is",
+    "chunk_share": "share of the window that one request for a note shows; 0: all that fits",
+    "limit_turns": "so many of your newest messages are sent, with what follows them; 0: all",
+    "ttl_s": "seconds without a call after which the provider's cache counts as cold",
+    "keep_assistants": "results after so many of the newest replies are never trimmed",
+    "soft_share": "share of the window from which old results are trimmed, the cache being cold",
+    "hard_share": "share of the window from which they are cleared",
+    "hard_least_chars": "characters that there must be to clear",
+    "soft_over_chars": "characters above which a result is trimmed",
+    "soft_head_chars": "characters that stay of its beginning",
+    "soft_tail_chars": "characters that stay of its end",
+    "result_chars": "characters above which a result goes to disk",
+    "message_chars": "characters of all results of one step, above which the largest go to disk",
+    "preview_chars": "characters that are shown of a result on disk",
+    "clear_least_tokens": "old results are cleared instead of compacting when this much comes free; 0: never",
+    "reattach": "so many files are shown again after a compaction",
+    "reattach_tokens": "the most of each of them",
+    "limit_tokens": "it compacts here when that is lower than the threshold; 0: by the threshold alone",
+    "output_chars": "characters of an output that are kept on entry",
+    "users_tokens": "your newest messages that stay whole",
+    "budget_tokens": "newest results that stay whole at a compaction",
+    "stub_tokens": "what is left of a result beyond those",
+    "protect_tokens": "newest results that are never cleared",
+    "mask_least_tokens": "old results are masked when this much can go",
+    "prune": "1: results of old turns are cleared before a note is asked for; 0: not",
+    "prune_least_tokens": "results are cleared when this much comes free",
+    "keep_share": "the newest part, which stays as it is: share of what may be used of the window",
+    "keep_least_tokens": "of that at least so much",
+    "keep_most_tokens": "and at most so much",
+    "oldest": "share of the results, oldest first, that go to a short form",
+    "least_gain": "share of the window that this has to free, else it is not done",
+    "mask_above": "share of the window from which old results go to a short form",
+    "keep_steps": "results of so many of the newest steps stay whole",
+}
