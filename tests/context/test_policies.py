@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from nbagent.context.meanings import MEANINGS
 from nbagent.context.moves import beyond_budget, cut_keeping, shown_results
 from nbagent.context.policies import BUILT_IN
-from nbagent.context.policy import Compact, Prune, make_policy
+from nbagent.context.policy import Compact, PolicyKind, Prune, make_policy
 from nbagent.core.errors import PolicyError
 from tests.contracts.situations import plan, policy, reads, situation, words
 from tests.core.builders import calls, path, result, says, start, user
@@ -260,3 +261,8 @@ def test_the_seed_keeps_the_first_published_numbers() -> None:
     assert policy("gemini-cli@seed").numbers["threshold"] == 0.7
     assert policy("codex@seed").numbers["output_bytes"] == 10_240
     assert policy("opencode@seed").numbers["prune"] == 1
+
+
+@pytest.mark.parametrize("kind", BUILT_IN.values(), ids=BUILT_IN)
+def test_every_number_says_what_it_is(kind: PolicyKind) -> None:
+    assert [n for n in {**kind.default, **kind.seed} if not MEANINGS.get(n)] == []
