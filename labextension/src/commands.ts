@@ -14,11 +14,13 @@ export interface CommandOptions {
   trans: TranslationBundle;
   /** Bring the panel into view; with a part, unfold that and put the focus there. */
   show: (part?: PartName) => void;
+  /** Bring the panel into view and put the focus into it. */
+  enter: () => void;
 }
 
 /** Add the commands; returns their ids. */
 export function addCommands(options: CommandOptions): readonly string[] {
-  const { commands, follower, trans, show } = options;
+  const { commands, follower, trans, show, enter } = options;
   const ids: string[] = [];
   const add = (
     id: string,
@@ -48,7 +50,7 @@ export function addCommands(options: CommandOptions): readonly string[] {
     });
     ids.push(id);
   };
-  add('nbagent:open', trans.__('Show the Agent Panel'), () => show());
+  add('nbagent:open', trans.__('Show the Agent Panel'), () => enter());
   add('nbagent:search-memory', trans.__('Search Memory'), () => show('memory'));
   add('nbagent:show-skills', trans.__('Show Skills'), () => show('skills'));
   add('nbagent:show-turns', trans.__('Show Turns'), () => show('turns'));

@@ -74,12 +74,22 @@ function activate(
       widget.showPart(part);
     }
   };
-  const ids = addCommands({ commands: app.commands, follower, trans, show });
+  const enter = (): void => {
+    show();
+    widget.takeFocus();
+  };
+  const ids = addCommands({
+    commands: app.commands,
+    follower,
+    trans,
+    show,
+    enter
+  });
   for (const command of ids) {
     palette?.addItem({ command, category: trans.__('Agent') });
   }
   if (statusBar !== null) {
-    addStatus(statusBar, follower, trans, show);
+    addStatus(statusBar, follower, trans, enter);
   }
   tellQuestions(app, follower, trans, () => {
     show();

@@ -49,6 +49,9 @@ export class AgentSession {
 
   readonly memory: MemorySearch;
 
+  /** What stands in the panel's fields and was not sent, by field: it outlives a panel that is put away. */
+  readonly typed = new Map<string, string>();
+
   readonly draft: NoteDraft;
 
   readonly catalog = new Pager<SkillRow>(

@@ -59,6 +59,14 @@ export class AgentPanel extends ReactWidget {
     });
   }
 
+  /** Put the focus into the panel, whose first control is a Tab away. */
+  takeFocus(): void {
+    this.update();
+    void this.renderPromise?.then(() => {
+      this.node.querySelector<HTMLElement>('.nbagent-Scroll')?.focus();
+    });
+  }
+
   /** Scroll to the top. */
   showTop(): void {
     this.node.querySelector('.nbagent-Scroll')?.scrollTo(0, 0);

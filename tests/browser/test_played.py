@@ -245,6 +245,69 @@ def test_a_second_click_on_show_more_answers_nothing(window: Window, place: str)
     assert [c["answer"] for c in commands(notebook, "answer")] == ["n"]
 
 
+def test_words_that_were_not_sent_outlive_a_panel_that_is_put_away_or_shows_another_notebook(
+    window: Window, place: str
+) -> None:
+    parts = bundle("state")["parts"]
+    notebook = played(window, place, parts | {"turn": {**parts["turn"], "status": "running", "delivers": True}})
+    words = window.panel.get_by_role("textbox", name="Tell the agent something")
+    words.fill("half a sent")
+    query = window.part("Memory").get_by_role("searchbox")
+    query.fill("which po")
+    window.page.evaluate("() => jupyterapp.shell.collapseRight()")
+    words.wait_for(state="hidden")
+    window.command("nbagent:open")
+    assert (words.input_value(), query.input_value()) == ("half a sent", "which po")
+    window.notebook(f"{place}/other.ipynb", "1")
+    words.wait_for(state="detached")
+    notebook.focus()
+    assert (words.input_value(), query.input_value()) == ("half a sent", "which po")
+    words.press("Enter")
+    until(lambda: words.input_value() == "")
+    window.page.evaluate("() => jupyterapp.shell.collapseRight()")
+    window.command("nbagent:open")
+    words.wait_for()
+    assert words.input_value() == ""
+
+
+def test_a_note_that_comes_or_goes_takes_no_keyboard_from_a_cell(window: Window, place: str) -> None:
+    notebook = played(window, place)
+    press = """([path, name]) => {
+      const buttons = [...document.querySelectorAll('.nbagent-Panel button')];
+      buttons.find(button => button.textContent === name).click();
+      books[path].content.activeCell.editor.focus(); }"""  # before the answer can come
+    in_a_cell = "() => document.activeElement.closest('.jp-Cell') !== null"
+    window.part("Compaction").get_by_role("button", name="Compact …").wait_for()
+    window.page.evaluate(press, [notebook.path, "Compact …"])
+    note = window.panel.get_by_role("textbox", name="Hand-off note, to be edited")
+    note.wait_for()
+    assert window.page.evaluate(in_a_cell)
+    window.page.evaluate(press, [notebook.path, "Apply"])
+    note.wait_for(state="detached")
+    assert window.page.evaluate(in_a_cell)
+
+
+def test_large_letters_fit_into_a_narrow_panel(window: Window, place: str) -> None:
+    played(window, place)
+    for part in ("Skills", "Memory"):
+        window.part(part)
+    window.part("Compaction").get_by_role("button", name="Compact …").click()
+    window.panel.get_by_role("button", name="Apply").wait_for()
+    scroll = window.panel.locator(".nbagent-Scroll")
+    measure = """panel => [...panel.querySelectorAll('*')].filter(n => n.scrollWidth > n.clientWidth + 1 && n.clientWidth > 1)
+      .map(n => `${n.tagName} ${n.className}`)"""
+    broken = """panel => [...panel.querySelectorAll('.nbagent-Facts dd')].filter(
+      n => n.offsetHeight > 1.8 * parseFloat(getComputedStyle(n).fontSize) && n.offsetWidth < n.parentElement.offsetWidth - 1
+    ).map(n => n.textContent)"""
+    double = "const s = document.documentElement.style; for (const i of [0, 1, 2]) s.setProperty"
+    try:
+        window.page.evaluate(f"() => {{ {double}(`--jp-ui-font-size${{i}}`, `${{22 + 4 * i}}px`); }}")
+        assert scroll.evaluate(measure) == []
+        assert scroll.evaluate(broken) == []
+    finally:
+        window.page.evaluate(f"() => {{ {double}(`--jp-ui-font-size${{i}}`, ''); }}")
+
+
 def test_a_compaction_is_made_by_keyboard_alone(window: Window, place: str) -> None:
     notebook = played(window, place)
     page = window.page
@@ -395,6 +458,9 @@ def test_the_shortcuts_show_the_panel_and_stop_a_turn_or_say_that_none_runs(wind
     meter.wait_for(state="hidden")
     page.keyboard.press("Alt+Shift+A")
     meter.wait_for()
+    until(lambda: window.panel.locator(":focus").count() == 1)
+    page.keyboard.press("Tab")
+    assert window.panel.get_by_role("button", name="Context", exact=True).evaluate("n => n === document.activeElement")
     page.keyboard.press("Alt+Shift+S")
     window.panel.get_by_text("No turn is running; there is nothing to stop.").wait_for()
     assert commands(notebook, "stop") == []

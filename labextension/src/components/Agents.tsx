@@ -74,6 +74,7 @@ function Agent({
       </p>
       {row.status === 'running' ? (
         <Say
+          session={session}
           label={trans.__('Tell %1 something', name)}
           button={trans.__('Send')}
           onSend={text => session.sendTo(row.agent, text)}

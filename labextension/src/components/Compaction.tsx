@@ -5,7 +5,7 @@ import * as React from 'react';
 import { tokens } from '../format.js';
 import type { NoteDraft } from '../draft.js';
 import type { CompactionResult } from '../protocol.js';
-import type { PartProps } from './shared.js';
+import { mayTakeFocus, type PartProps } from './shared.js';
 
 export function Compaction(props: PartProps): JSX.Element {
   const { session, trans } = props;
@@ -20,7 +20,7 @@ export function Compaction(props: PartProps): JSX.Element {
   const button = React.useRef<HTMLButtonElement>(null);
   const wasOpen = React.useRef(false);
   React.useEffect(() => {
-    if (wasOpen.current && preview === null) {
+    if (wasOpen.current && preview === null && mayTakeFocus()) {
       button.current?.focus(); // where the keyboard was before the note was shown
     }
     wasOpen.current = preview !== null;
@@ -217,6 +217,11 @@ function Note({ draft }: { draft: NoteDraft }): JSX.Element {
   const [first] = React.useState(draft.note);
   const shown = React.useRef(first);
   React.useEffect(() => {
+    if (document.activeElement?.closest('.nbagent-Panel')) {
+      field.current?.focus(); // not away from a cell that somebody writes in meanwhile
+    }
+  }, []);
+  React.useEffect(() => {
     if (field.current !== null && shown.current !== draft.note) {
       shown.current = field.current.value = draft.note; // another one took its place
     }
@@ -226,7 +231,6 @@ function Note({ draft }: { draft: NoteDraft }): JSX.Element {
       ref={field}
       className="nbagent-Note"
       rows={12}
-      autoFocus
       defaultValue={first}
       onChange={event => {
         shown.current = event.target.value;

@@ -3,14 +3,14 @@
 import * as React from 'react';
 
 import type { HitRow } from '../protocol.js';
-import type { PartProps } from './shared.js';
+import { useTyped, type PartProps } from './shared.js';
 
 export const SEARCH_ID = 'nbagent-memory-search';
 
 export function Memory(props: PartProps): JSX.Element {
   const { session, trans, host } = props;
   const { found, opened } = session.memory;
-  const [query, setQuery] = React.useState(found?.query ?? '');
+  const [query, setQuery] = useTyped(session, 'memory', found?.query ?? '');
   const busy = session.isBusy('search');
   const note = React.useRef<HTMLDivElement>(null);
   React.useEffect(() => {

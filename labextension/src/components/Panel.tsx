@@ -41,7 +41,7 @@ export function Panel(props: PanelProps): JSX.Element {
       role="region"
       aria-label={trans.__('Agent of %1', notebook)}
     >
-      <div className="nbagent-Scroll">
+      <div className="nbagent-Scroll" tabIndex={-1}>
         <h2 className="nbagent-Title">{notebook}</h2>
         <Body {...props} />
       </div>

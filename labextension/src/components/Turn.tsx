@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { tokens } from '../format.js';
 import { commandWords, Say, type PartProps } from './shared.js';
 
 export function RunningTurn({ session, trans }: PartProps): JSX.Element | null {
@@ -42,6 +43,7 @@ export function RunningTurn({ session, trans }: PartProps): JSX.Element | null {
             </p>
           )}
           <Say
+            session={session}
             label={trans.__('Tell the agent something')}
             button={trans.__('Tell')}
             onSend={text => session.steer(text)}
@@ -93,7 +95,7 @@ export function Question({ session, trans }: PartProps): JSX.Element | null {
         >
           {whole
             ? trans.__('All of it is shown')
-            : trans.__('Show %1 more characters', approval.moreChars)}
+            : trans.__('Show %1 more characters', tokens(approval.moreChars))}
         </button>
       ) : null}
       <div className="nbagent-Row">

@@ -88,25 +88,45 @@ export function commandWords(name: string, trans: TranslationBundle): string {
   }
 }
 
+/** Return what stands in a field, as state that outlives a panel that is put away, or shows another notebook. */
+export function useTyped(
+  session: AgentSession,
+  field: string,
+  first = ''
+): [string, (text: string) => void] {
+  const [text, setText] = React.useState(session.typed.get(field) ?? first);
+  return [
+    text,
+    next => {
+      session.typed.set(field, next);
+      setText(next);
+    }
+  ];
+}
+
 /** A text field with a button; the field is emptied when the text was taken. */
 export function Say(props: {
+  session: AgentSession;
   label: string;
   button: string;
   onSend: (text: string) => Promise<boolean>;
 }): JSX.Element {
-  const [text, setText] = React.useState('');
+  const { session, label } = props;
+  const [text, setText] = useTyped(session, label);
   const send = async (event: React.FormEvent): Promise<void> => {
     event.preventDefault();
     if (text.trim() !== '' && (await props.onSend(text))) {
-      setText('');
+      if (session.typed.get(label) === text) {
+        setText(''); // what was typed since stays
+      }
     }
   };
   return (
     <form className="nbagent-Row" onSubmit={event => void send(event)}>
       <input
         className="nbagent-Input"
-        aria-label={props.label}
-        placeholder={props.label}
+        aria-label={label}
+        placeholder={label}
         value={text}
         onChange={event => setText(event.target.value)}
       />
@@ -130,5 +150,15 @@ export function Badge(props: {
     >
       {props.text}
     </span>
+  );
+}
+
+/** Tell whether the keyboard is in the panel, or nowhere: only then may the panel take the focus. */
+export function mayTakeFocus(): boolean {
+  const active = document.activeElement;
+  return (
+    active === null ||
+    active === document.body ||
+    active.closest('.nbagent-Panel') !== null
   );
 }
