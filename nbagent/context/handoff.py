@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nbagent.context.contained import contained
 from nbagent.core.messages import Response, joined_text, tool_calls
 
 
@@ -248,13 +249,13 @@ def again_request(asked: str, reason: str) -> str:
 
 def part_request(asked: str, *, part: int, of: int, so_far: str = "") -> str:
     """Return the text that asks for a note on one part of a conversation; `asked` is what is asked of a whole one."""
-    told = SO_FAR.format(note=so_far) if so_far else ""
+    told = SO_FAR.format(note=contained(so_far)) if so_far else ""
     return f"{told}{PART.format(part=part, of=of)}\n{asked}"
 
 
 def merge_request(notes: Sequence[str], asked: str) -> str:
     """Return the text that asks for one note out of the notes on consecutive parts."""
-    shown = "\n\n".join(f'<part number="{i}">\n{note}\n</part>' for i, note in enumerate(notes, 1))
+    shown = "\n\n".join(f'<part number="{i}">\n{contained(note)}\n</part>' for i, note in enumerate(notes, 1))
     return f"{MERGE.format(notes=shown)}\n{asked}"
 
 
@@ -269,6 +270,13 @@ _DRAFT = re.compile(
 )  # one that was not closed ends where the note begins
 _TAG = re.compile(r"</?(?:note|summary|handoff|state_snapshot|draft|analysis|scratchpad)>", re.I)
 _HEADING = re.compile(r"^#{1,4}\s+(.+?)\s*$", re.M)
+# How a reply begins that declines in words, in the languages that people use here; a note has headings, or is longer.
+_DECLINES = re.compile(
+    r"\W*(?:(?:i am |i['’]m )?(?:very |so )?sorry|i can(?:not|['’]t| not)\b|i (?:will not|won['’]t|am unable)|"
+    r"i must decline|i['’]m (?:unable|not able)|as an ai\b|unfortunately,? i\b|(?:很|非常)?抱歉|对不起|對不起|"
+    r"我(?:无法|無法|不能)|申し訳|すみません|죄송|(?:je suis )?désolé|es tut mir leid|lo siento)", re.I
+)
+MOST_DECLINING_CHARS = 400
 LOOP_TIMES, LOOP_CHARS = 8, 40
 LOOP_RATIO, LOOP_LEAST_BYTES = 0.04, 2_000  # prose compresses to a third, a list of alike paths to a tenth
 
@@ -305,6 +313,8 @@ def parse_note(text: str) -> HandoffNote | Rejected:
     body = _TAG.sub("", body).strip()
     if not body or not any(c.isalnum() for c in body):
         return Rejected(reason="the note is empty")
+    if not tagged and not _HEADING.search(body) and len(body) <= MOST_DECLINING_CHARS and _DECLINES.match(body):
+        return Rejected(reason="the model declined")
     if _loops(body):
         return Rejected(reason="the note repeats itself")
     return HandoffNote(text=body, sections=_sections(body))

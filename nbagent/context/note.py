@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from nbagent.context.contained import contained
 from nbagent.context.policy import NoteStyle
 from nbagent.context.transcript import NOTE_MARK
 from nbagent.core.entries import Compaction, Entry, Steering, ToolResult, UserMessage
@@ -19,6 +20,7 @@ UNSEEN = (
     "summary, `recall` finds them."
 )
 TRANSCRIPT = "All of it is in the file {path}, as text: `read` and `grep` work on it."
+END = "</context-note>"
 NO_NOTE = "(no note could be written; what follows was collected by machine)"
 DROPPED = "(the oldest part was left out without a note)"
 CUT_MARK = " […] "
@@ -71,8 +73,21 @@ def compose_note(parts: NoteParts) -> str:
         *(handoff if parts.note_last else ()),
     ):
         if text.strip():
-            pieces.append(f"<{title}>\n{text.strip()}\n</{title}>")
-    return "\n\n".join([*pieces, "</context-note>"])
+            pieces.append(_tagged(title, text))
+    return "\n\n".join([*pieces, END])
+
+
+def with_handoff(note: str, old: str, new: str) -> str:
+    """Return a composed note with another handoff in the place of `old`; where there is none, after the head."""
+    there, wanted = _tagged("handoff", old), _tagged("handoff", new)
+    if old.strip() and there in note:
+        return note.replace(there, wanted, 1)
+    head = f"{HEAD}\n\n"
+    return f"{head}{wanted}\n\n{note.removeprefix(head)}" if note.startswith(head) else f"{wanted}\n\n{note}"
+
+
+def _tagged(title: str, text: str) -> str:
+    return f"<{title}>\n{contained(text.strip())}\n</{title}>"
 
 
 def users_messages(

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nbagent.context.contained import contained
 from nbagent.core.entries import Compaction, Entry, Restore, Snapshot
 from nbagent.core.messages import JsonObject
 
@@ -159,7 +160,7 @@ def compose(before: JsonObject, now: Surroundings, *, first: bool) -> Snapshot |
         "variables": {v.name: [v.type, v.shape, v.identity] for v in now.variables},
     }  # fmt: skip
     body = "\n".join(lines)
-    return Snapshot(text=f"<notebook-state>\n{body}\n</notebook-state>", topics=tuple(topics), state=state)
+    return Snapshot(text=f"<notebook-state>\n{contained(body)}\n</notebook-state>", topics=tuple(topics), state=state)
 
 
 def _cell_lines(cells: Sequence[CellRun], observe: str) -> str:

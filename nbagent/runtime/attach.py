@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from nbagent.context.contained import contained
 from nbagent.core.errors import ToolError
 from nbagent.core.messages import Block, image_block, text_block
 from nbagent.tools.output import cap_text, clean_text
@@ -111,7 +112,7 @@ async def _variable(name: str, kernel: Kernel | None) -> Block | None:
     if not summary.exists:
         return None
     head = f"{name}: {summary.type_name} {summary.shape}".strip()
-    return text_block(f'<attached variable="{name}">\n{head}\n{summary.text}\n</attached>')
+    return text_block(f'<attached variable="{name}">\n{head}\n{contained(summary.text)}\n</attached>')
 
 
 def _file(name: str, root: Path, sees_images: bool) -> Block | None:
@@ -133,7 +134,7 @@ def _file(name: str, root: Path, sees_images: bool) -> Block | None:
         return text_block(f'<attached file="{name}">is not text; {size} bytes</attached>')
     capped = cap_text(clean_text(raw.decode("utf-8-sig", "replace")), FILE_CHARS)
     more = f"\n[the file has {size:,} bytes; read it for the rest]" if size > len(raw) else ""
-    return text_block(f'<attached file="{name}">\n{capped.text}{more}\n</attached>')
+    return text_block(f'<attached file="{name}">\n{contained(capped.text)}{more}\n</attached>')
 
 
 def _outside(name: str, root: Path) -> Block | None:

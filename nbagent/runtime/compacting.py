@@ -8,6 +8,7 @@ from typing import Final
 
 from nbagent.context.engine import no_flush
 from nbagent.context.loss import loss_report
+from nbagent.context.note import with_handoff
 from nbagent.context.rot import RotFinding
 from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pin, Pruning, Restore, TurnStart, UsageReported
 from nbagent.core.errors import UsageProblem, one_line
@@ -208,7 +209,7 @@ def replace_note(session: Session, text: str) -> None:
             "`%context compact` writes one that can"
         )
     old = str(body.details.get("handoff", ""))
-    note = body.note.replace(old, text, 1) if old and old in body.note else f"{text}\n\n{body.note}"
+    note = with_handoff(body.note, old, text)
     session.runner.writer.write(Restore(cancels=found.id))
     count = session.runner.gauge.meter(session.facts_of(session.current_model()).family).text
     after = max(0, body.after_tokens + count(note) - count(body.note)) if body.after_tokens else 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbagent.context.compare import Comparing, Row, comparing
-from nbagent.context.transcript import message_texts
+from nbagent.context.transcript import message_texts, questioned_text
 from nbagent.core.effects import Append, CallModel, Effect, Say
 from nbagent.core.entries import TurnStart, UsageReported
 from nbagent.core.errors import ModelFailed, UsageProblem
@@ -118,7 +118,7 @@ def _as_text(request: Request) -> Request:
     last = request.messages[-1]
     before = [*request.messages[:-1], Message(last.role, last.blocks[:-1])]
     shown = "\n\n".join(message_texts(before, result_chars=None))
-    whole = f"<transcript>\n{shown}\n</transcript>\n\n{last.blocks[-1].get('text', '')}"
+    whole = questioned_text(shown, str(last.blocks[-1].get("text", "")))
     return replace(request, messages=(Message("user", (text_block(whole),)),), breakpoints=())
 
 
