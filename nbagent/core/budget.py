@@ -182,7 +182,7 @@ class Budget:
 
 # --- predicted ------------------------------------------------------------------------------------
 
-_ABSURD_FACTOR: Final = 4.0  # a figure this far from the local estimate is set aside once
+_ABSURD_FACTOR: Final = 4.0  # a figure this far from what was predicted is set aside once
 _ABSURD_TOKENS: Final = 2_000  # and never where it matters as little as this
 _CONSISTENT_FACTOR: Final = 1.5
 _LEAST_SAMPLE_TOKENS: Final = 200  # below it, frames of messages outweigh their text
@@ -255,12 +255,18 @@ class ContextSize:
     set_aside: float = 0.0  # measured / predicted of a figure that was not believed
 
     def observe(self, measured: Usage, request_estimate_tokens: int) -> ContextSize:
-        """Return the state after a reply; the estimate is of the whole request it answered."""
+        """Return the state after a reply; the estimate is of the whole request it answered.
+
+        A figure below a quarter of the estimate is never believed, however often it comes: no text takes so few
+        tokens, but a gateway may leave out what the cache held (CR-C1: the larger is believed).
+        """
         size = measured.context_tokens
         predicted = self.predict_request(request_estimate_tokens)
         if size <= 0:
             return self._anchored(predicted, request_estimate_tokens, measured, aside=self.set_aside)
         ratio = size / max(1, predicted)
+        if size * _ABSURD_FACTOR < request_estimate_tokens - _ABSURD_TOKENS:
+            return self._anchored(predicted, request_estimate_tokens, measured, aside=self.set_aside)
         far = not _within(ratio, _ABSURD_FACTOR) and abs(size - predicted) > _ABSURD_TOKENS
         if far and not (self.set_aside and _within(ratio / self.set_aside, _CONSISTENT_FACTOR)):
             return self._anchored(predicted, request_estimate_tokens, measured, aside=ratio)

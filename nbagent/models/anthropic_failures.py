@@ -104,9 +104,8 @@ def status_failure(
     status: int, body: Mapping[str, Any], headers: Mapping[str, str], text: str = ""
 ) -> ModelFailed:
     """Return what an answer with an HTTP status of an error means; `body` is its JSON, `text` what is none."""
-    inner = body.get("error")
     kind, retryable, line = _BY_STATUS.get(status, ("server", status >= 500, "the provider failed"))
-    said = str(inner.get("message") or "") if isinstance(inner, Mapping) else ""
+    said = _said(body)
     wait_s = retry_after(headers)
     should = headers.get("x-should-retry")
     if should in ("true", "false"):
@@ -117,6 +116,19 @@ def status_failure(
         retryable = False
     detail = f": {one_line(said)[:300]}" if said else _quoted("" if status == 407 else text)
     return ModelFailed(f"{line} (HTTP {status}{detail})", kind=kind, retryable=retryable, retry_after_s=wait_s)
+
+
+def _said(body: Mapping[str, Any]) -> str:
+    """Return what the JSON of an error says: at the place of the Messages API, or where gateways put it."""
+    for name in ("error", "message", "detail", "errors"):
+        told: object = body.get(name)
+        if isinstance(told, list) and told:
+            told = told[0]
+        if isinstance(told, Mapping):
+            told = told.get("message") or told.get("msg") or ""
+        if isinstance(told, str) and told.strip():
+            return told
+    return ""
 
 
 def _quoted(text: str) -> str:

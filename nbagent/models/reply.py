@@ -13,6 +13,7 @@ from typing import Any
 from nbagent.core.errors import ModelFailed
 from nbagent.core.messages import Block, Response, encode_json
 
+NO_ID = "toolu_without_id"  # the turn gives ids that occur twice a number
 _TEXT_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
 
@@ -31,6 +32,7 @@ class ReplyBuilder:
         self.usage: dict[str, Any] = {}
         self.complete = False
         self._blocks: list[Block | None] = []
+        self._broken: dict[int, Block] = {}  # calls whose input is no JSON, by their place, with the text of it
         self._open: dict[str, Any] | None = None
         self._parts: list[str] = []
         self._field = ""
@@ -86,7 +88,7 @@ class ReplyBuilder:
         self.stop_details = message.get("stop_details")
         self._merge_usage(message.get("usage"))
         self._note_edits(message.get("context_management"))
-        self._blocks = [clean_block(b) for b in message.get("content") or ()]
+        self._blocks = [_with_id(clean_block(b)) for b in message.get("content") or ()]
         self.complete = True
 
     def _merge_usage(self, usage: object) -> None:
@@ -158,7 +160,11 @@ class ReplyBuilder:
         self._flush_parts()
         block = self._open or {}
         self._open = None
-        self._blocks.append(_with_input(block))
+        text = block.pop("_input_json", None)
+        finished = _with_input(block, text)
+        if finished is None:
+            self._broken[len(self._blocks)] = _with_id(clean_block({**block, "input": text}))
+        self._blocks.append(finished)
 
     def so_far(self) -> tuple[Block, ...]:
         """Return the finished blocks and the text of an open text block; cut thinking and cut calls are left out."""
@@ -168,24 +174,40 @@ class ReplyBuilder:
             blocks.append(clean_block(self._open))
         return tuple(blocks)
 
+    def _whole(self) -> tuple[Block, ...]:
+        """Return the blocks of a reply that came to its end.
+
+        A call whose input is no JSON was cut off, unless the reply says that its calls are to be run: then it is
+        kept, with the text for input, so that the model hears what was wrong.
+        """
+        if not self._broken or self.stop_reason != "tool_use":
+            return self.finished
+        return tuple(self._broken[i] if b is None else b for i, b in enumerate(self._blocks))
+
     def response(self, *, cut: str | None = None, error: Exception | None = None) -> Response:
         """Return the reply as far as it came."""
-        blocks = self.finished if cut is None and self.complete else self.so_far()
+        blocks = self._whole() if cut is None and self.complete else self.so_far()
         return Response(
             blocks=blocks, stop_reason=self.stop_reason, model=self.model, response_id=self.response_id,
             usage=dict(self.usage), stop_details=self.stop_details, cut=cut, error=error,
         )  # fmt: skip
 
 
-def _with_input(block: dict[str, Any]) -> Block | None:
-    """Return the block with its parsed input; None when the input was cut inside."""
-    text = block.pop("_input_json", None)
+def _with_input(block: dict[str, Any], text: str | None) -> Block | None:
+    """Return the block with its input parsed from `text`, if there is any; None when that is no JSON."""
     if text is not None:
         try:
             block["input"] = json.loads(text, parse_constant=str) if text.strip() else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
-    return clean_block(block)
+    return _with_id(clean_block(block))
+
+
+def _with_id(block: Block) -> Block:
+    """Return `block`; a call without an id, as some gateways send it, gets one, so that it can be answered."""
+    if block.get("type") != "tool_use" or not block.get("name") or block.get("id"):
+        return block
+    return {**block, "id": NO_ID}
 
 
 def clean_block(block: Mapping[str, Any]) -> Block:

@@ -52,7 +52,7 @@ def validate_input(spec: ToolSpec, input: Any) -> JsonObject:
         ToolError: with all that is wrong in one message.
     """
     if not isinstance(input, Mapping):
-        got = "nothing" if input is None else f"{_NAMES.get(_json_type(input), 'something else')}"
+        got = "nothing" if input is None else f"{_NAMES.get(_json_type(input), 'something else')} ({_quoted(input)})"
         raise ToolError(f"{spec.name}: the arguments must be a JSON object, not {got}; send {_usage(spec)}")
     schema = spec.input_schema
     properties: Mapping[str, Any] = schema.get("properties", {})

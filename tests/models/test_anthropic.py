@@ -96,10 +96,20 @@ def dead_port() -> int:
 # ------------------------------------------------------------ statuses
 
 
+def gateway_says(body: str) -> Fault:
+    """An error as gateways word it, in JSON of their own."""
+    return replies.http_error(400, headers={"content-type": "application/json"}, body=body)
+
+
 @pytest.mark.parametrize(
     ("fault", "kind", "words"),
     [
         (replies.http_error(400, "messages: no"), "invalid_request", "HTTP 400: messages: no"),
+        (gateway_says('{"error": "no such deployment"}'), "invalid_request", "HTTP 400: no such deployment"),
+        (gateway_says('{"message": "no such deployment"}'), "invalid_request", "HTTP 400: no such deployment"),
+        (gateway_says('{"detail": [{"loc": ["body"], "msg": "a field is missing"}]}'), "invalid_request", "a field is missing"),
+        (gateway_says('{"errors": [], "error": {"message": null}}'), "invalid_request", "(HTTP 400)"),
+        (gateway_says('["no", "object"]'), "invalid_request", "(HTTP 400"),
         (replies.http_error(401), "auth", "ANTHROPIC_API_KEY"),
         (replies.http_error(402), "billing", "billing page"),
         (replies.http_error(403), "permission", "may not"),

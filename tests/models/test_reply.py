@@ -70,6 +70,26 @@ def test_a_call_that_was_cut_inside_its_json_is_left_out() -> None:
     assert tool('{"path": "/a", "con').finished == ()
 
 
+@pytest.mark.parametrize("broken", ['{"code": "1+', '{"code": "1"} {}', "code: 1", '{"code":' + "[" * 100_000])
+def test_a_call_that_is_to_run_and_is_no_json_is_kept_as_its_text(broken: str) -> None:
+    """The Messages API does not promise valid JSON when it streams the input of tools as it is written."""
+    reply = tool(broken)
+    for event in ({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}):
+        reply.feed(event)
+    assert reply.finished == reply.so_far() == ()
+    assert [b["input"] for b in reply.response().blocks] == [broken]
+
+
+@pytest.mark.parametrize("given", [{"id": ""}, {"id": None}, {}])
+def test_a_call_without_an_id_gets_one(given: dict[str, Any]) -> None:
+    start = begin({"type": "tool_use", **given, "name": "python", "input": {}})
+    (block,) = built(start, delta(type="input_json_delta", partial_json="{}"), STOP).finished
+    assert block["id"]
+    whole = ReplyBuilder("m")
+    whole.load({"content": [{"type": "tool_use", **given, "name": "python", "input": {}}], "stop_reason": "tool_use"})
+    assert whole.response().blocks[0]["id"] == block["id"]
+
+
 def test_a_second_key_wins_and_nan_becomes_a_word() -> None:
     assert tool('{"a": 1, "a": 2, "b": NaN, "c": -Infinity}').finished[0]["input"] == {"a": 2, "b": "NaN", "c": "-Infinity"}
 
