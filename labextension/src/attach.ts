@@ -36,6 +36,9 @@ export class Attachment implements IDisposable {
           'Another window has answered the question: %1.',
           answer
         ),
+      offlineLine: _options.trans.__(
+        'The connection to the kernel is lost; this is sent when it is back.'
+      ),
       keptDraft: this._note
     });
     context.kernelChanged.connect(this._onKernel, this);

@@ -11,11 +11,15 @@ export type Busy = 'preview' | 'compact' | 'undo' | 'search' | 'revert';
 const QUIET: readonly string[] = ['page', 'question'];
 
 export class Sender {
-  /** `link` gives the kernel's connection as it is now; `changed` is called when anything changed that is shown. */
+  /**
+   * `link` gives the kernel's connection as it is now; `changed` is called when anything changed that is shown;
+   * `delay` gives what is told of a press that cannot be sent yet, '' when it can.
+   */
   constructor(
     private _lines: Lines,
     private _link: () => Link | null,
-    private _changed: () => void
+    private _changed: () => void,
+    private _delay: () => string = () => ''
   ) {}
 
   isBusy(what: Busy): boolean {
@@ -54,6 +58,9 @@ export class Sender {
     }
     const silent = QUIET.includes(name);
     const key = silent ? 0 : this._lines.begin(name);
+    if (!silent) {
+      this._lines.wait(key, name, this._delay());
+    }
     const reply = await link.run(name, fields, line => {
       queued();
       this._lines.wait(key, name, line);
@@ -76,6 +83,7 @@ export class Sender {
       return Promise.resolve(false);
     }
     const key = this._lines.another(); // each message is heard, or not, by itself
+    this._lines.wait(key, name, this._delay());
     return new Promise(resolve => {
       const queued = (line: string): void => {
         this._lines.wait(key, name, line);

@@ -34,6 +34,8 @@ export interface SessionHost {
   lineStaysMs?: number;
   /** Return what is told when another window has answered the question. */
   answeredElsewhere?: (answer: string) => string;
+  /** What is told of a press while the connection is lost. */
+  offlineLine?: string;
   /** Where the note that is edited stands, so that it outlives the page. */
   keptDraft?: Kept;
 }
@@ -42,7 +44,12 @@ export class AgentSession {
   constructor(private _host: SessionHost) {
     const changed = (): void => this._changed.emit();
     this._lines = new Lines(changed, _host.lineStaysMs);
-    this._sender = new Sender(this._lines, () => this._link, changed);
+    this._sender = new Sender(
+      this._lines,
+      () => this._link,
+      changed,
+      () => (this._offline ? (_host.offlineLine ?? '') : '')
+    );
     this.memory = new MemorySearch(this._sender, changed);
     this.draft = new NoteDraft(changed, _host.keptDraft);
   }
@@ -283,8 +290,14 @@ export class AgentSession {
   }
 
   async answer(approval: string, answer: string): Promise<void> {
+    if (this._answeredHere === approval) {
+      return; // a second press would be told that it was answered
+    }
     this._answeredHere = approval;
-    await this._sender.ask('answer', { approval, answer });
+    const reply = await this._sender.ask('answer', { approval, answer });
+    if (reply === null && this.state.approval.approval === approval) {
+      this._answeredHere = ''; // it was not taken, and still waits
+    }
   }
 
   /** Have the whole text of the question that waits. */
@@ -367,7 +380,7 @@ export class AgentSession {
     this.catalog.clear();
     this.tree.clear();
     this._catalogRevision = this._treeRevision = -1;
-    this._approval = this._question = '';
+    this._approval = this._question = this._answeredHere = '';
     this.memory.clear();
     this._running = false;
     this._cells = new Map();

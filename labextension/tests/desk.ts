@@ -36,6 +36,7 @@ export function desk(
   const session = new AgentSession({
     interrupt: () => interrupts++,
     stopWaitMs: 5,
+    offlineLine: 'sent later',
     answeredElsewhere: answer => `answered elsewhere: ${answer}`,
     ...(keptDraft === undefined ? {} : { keptDraft }),
     ...(lineStaysMs === undefined ? {} : { lineStaysMs })

@@ -417,3 +417,44 @@ test('many presses that come to the same are told once, and a stop is sent once'
   void session.stop();
   assert.equal(sent.filter(m => m.name === 'stop').length, 2);
 });
+
+test('what is pressed while the connection is lost says that it waits', async () => {
+  const { link, session, answer } = desk();
+  session.offline = true;
+  void session.undoCompaction();
+  void session.steer('metres');
+  assert.deepEqual(
+    session.lines.map(line => [line.name, line.text, line.waits]),
+    [
+      ['undo', 'sent later', true],
+      ['steer', 'sent later', true]
+    ]
+  );
+  session.offline = false;
+  await answer({ status: 'queued', line: 'heard soon' });
+  assert.deepEqual(
+    session.lines.map(line => line.text),
+    ['sent later', 'heard soon']
+  );
+  link.lose();
+  session.connect(null);
+  assert.equal(session.lines.length, 0);
+});
+
+test('a question is answered once, unless the answer was not taken', async () => {
+  const { link, session, sent, answer } = desk();
+  const choices = [{ answer: 'y', label: 'Yes' }];
+  const approval = { approval: 'q1', tool: 'python', text: 'May it?', choices };
+  link.receive({ kind: 'delta', seq: 1, parts: { approval } });
+  const answers = (): number => sent.filter(m => m.name === 'answer').length;
+  void session.answer('q1', 'y');
+  void session.answer('q1', 'y');
+  assert.equal(answers(), 1);
+  await answer({ status: 'error', line: 'not an answer' });
+  void session.answer('q1', 'y');
+  assert.equal(answers(), 2);
+  session.connect(null);
+  session.connect(link); // the names of another kernel's questions begin anew
+  void session.answer('q1', 'y');
+  assert.equal(answers(), 3);
+});
