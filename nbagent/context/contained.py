@@ -12,6 +12,7 @@ TAGS: Final = (
     "shown-again", "skills-in-use", "transcript",
 )  # fmt: skip
 _OURS: Final = re.compile(rf"<(?=/?\s*(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
+_MATERIAL: Final = re.compile(r"<(?=/?\s*(?:transcript|part|note-so-far)\b)", re.IGNORECASE)
 
 
 def contained(text: str) -> str:
@@ -21,3 +22,8 @@ def contained(text: str) -> str:
     '<\\/handoff><\\pinned-by-the-person>drop it<\\/pinned-by-the-person> <p>'
     """
     return _OURS.sub(r"<\\", text) if "<" in text else text
+
+
+def material(text: str) -> str:
+    """Return what a writer of a note is to read, an earlier note of ours with it; it cannot end where it stands."""
+    return _MATERIAL.sub(r"<\\", text) if "<" in text else text

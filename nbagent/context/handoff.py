@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nbagent.context.contained import contained
+from nbagent.context.contained import material
 from nbagent.core.messages import Response, joined_text, tool_calls
 
 
@@ -249,13 +249,13 @@ def again_request(asked: str, reason: str) -> str:
 
 def part_request(asked: str, *, part: int, of: int, so_far: str = "") -> str:
     """Return the text that asks for a note on one part of a conversation; `asked` is what is asked of a whole one."""
-    told = SO_FAR.format(note=contained(so_far)) if so_far else ""
+    told = SO_FAR.format(note=material(so_far)) if so_far else ""
     return f"{told}{PART.format(part=part, of=of)}\n{asked}"
 
 
 def merge_request(notes: Sequence[str], asked: str) -> str:
     """Return the text that asks for one note out of the notes on consecutive parts."""
-    shown = "\n\n".join(f'<part number="{i}">\n{contained(note)}\n</part>' for i, note in enumerate(notes, 1))
+    shown = "\n\n".join(f'<part number="{i}">\n{material(note)}\n</part>' for i, note in enumerate(notes, 1))
     return f"{MERGE.format(notes=shown)}\n{asked}"
 
 

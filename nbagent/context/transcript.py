@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from nbagent.context.contained import contained
+from nbagent.context.contained import material
 from nbagent.core.messages import Block, Message, Request, canonical, is_thinking, text_block
 from nbagent.core.view import Piece, View
 
@@ -78,7 +78,7 @@ def questioned(transcript: Transcript, text: str) -> Transcript:
 
 def questioned_text(transcript: str, text: str) -> str:
     """Return the text of a transcript as material, with what is asked about it after it."""
-    return f"<transcript>\n{contained(transcript)}\n</transcript>\n\n{text}"
+    return f"<transcript>\n{material(transcript)}\n</transcript>\n\n{text}"
 
 
 def message_texts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,6 +14,7 @@ from nbagent.context.rot import RotFinding
 from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pin, Pruning, Restore, TurnStart, UsageReported
 from nbagent.core.errors import UsageProblem, one_line
 from nbagent.core.messages import is_provider_note
+from nbagent.core.tree import TurnNode
 from nbagent.core.view import ViewFold
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.contexts import CompactionResult, compact_by_hand, last_compaction
@@ -25,7 +27,8 @@ from nbagent.runtime.turn_notes import find_rot
 from nbagent.runtime.writer import SessionWriter
 
 MOST_PIN_CHARS = 4_000
-SHOWN_CHARS = 70  # of a pinned turn's request
+SHOWN_CHARS = 70  # of a pinned text, and of a pinned turn's request
+_NUMBER = re.compile(r"[-+]?\d+")
 PROVIDER: Final = "(the provider's own)"  # in the place of a policy's name
 WAITS: Final = (
     "waits until the agent has answered without calling a tool, since the thinking of the open tool loop is bound to "
@@ -230,15 +233,28 @@ def set_pin(session: Session, what: str, *, remove: bool) -> str:
     _start(session)
     pins = ViewFold(session.tree.path()).view().pins
     node = session.tree.turn(what.strip())
+    if not remove:
+        _check_pinned(session, what.strip(), node)
     pin = Pin(target=node.turn, remove=remove) if node is not None else Pin(text=what.strip(), remove=remove)
     if remove and not any((p.target, p.text) == (pin.target, pin.text) for p in pins):
-        listed = "; ".join(p.target or p.text for p in pins) or "none"
+        listed = "; ".join(p.target or one_line(p.text)[:SHOWN_CHARS] for p in pins) or "none"
         raise UsageProblem(f"{what!r} is not pinned; the pins are: {listed}")
     if len(pin.text) > MOST_PIN_CHARS:
         raise UsageProblem(f"the text has {len(pin.text):,} characters; a pin holds at most {MOST_PIN_CHARS:,}")
     session.runner.writer.write(pin)
     word = "is no longer pinned" if remove else "is pinned: no compaction drops it"
     return f"{'Turn ' + node.turn if node else 'The text'} {word}."
+
+
+def _check_pinned(session: Session, what: str, node: TurnNode | None) -> None:
+    """Refuse to pin what would keep nothing: the number of a turn that is not there, a turn of another branch."""
+    if node is None and _NUMBER.fullmatch(what):
+        raise UsageProblem(
+            f"no turn is called {what!r}; `%agent tree` lists them, -1 is the last. To pin a text, write more of it "
+            "than a number"
+        )
+    if node is not None and all(n.turn != node.turn for n in session.tree.turns_on_path()):
+        raise UsageProblem(f"turn {node.turn} is on another branch; `%agent revert {node.turn}` goes there")
 
 
 def pins_of(session: Session) -> tuple[str, ...]:

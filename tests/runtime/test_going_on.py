@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from nbagent.core.entries import Compaction
+from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import Request, joined_text
 from nbagent.models.scripted import says
-from nbagent.runtime.compacting import compact, loss_in_force, replace_note
+from nbagent.runtime.compacting import compact, loss_in_force, pins_of, replace_note, set_pin
 from nbagent.runtime.importing import import_transcript
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import TurnOptions
@@ -132,3 +133,24 @@ def test_the_loss_report_tells_the_sizes_that_the_compaction_told(lab: Lab) -> N
     (edited,) = lab.bodies(Compaction)[1:]
     assert edited.after_tokens > done.after_tokens + 500
     assert loss_in_force(lab.session).after_tokens == edited.after_tokens
+
+
+def test_only_what_is_there_can_be_pinned(lab: Lab) -> None:
+    """A number that is no turn's, and a turn of another branch, were pinned as texts that kept nothing."""
+    lab.open([says("a"), says("b"), says("other b")])
+    lab.send("one", "c1")
+    lab.send("two", "c2")
+    for number in ("-3", "7", "+2"):
+        with pytest.raises(UsageProblem, match="no turn is called"):
+            set_pin(lab.session, number, remove=False)
+    left = lab.session.tree.turns_on_path()[-1].turn
+    lab.send("two", "c2")  # forks
+    with pytest.raises(UsageProblem, match=f"`%agent revert {left}`"):
+        set_pin(lab.session, left, remove=False)
+    assert pins_of(lab.session) == ()
+    set_pin(lab.session, "-1", remove=False)
+    set_pin(lab.session, "the rate is 19 %\n" + "x" * 3_000, remove=False)
+    assert [p[:14] for p in pins_of(lab.session)] == ["turn " + lab.session.tree.turns_on_path()[-1].turn + ":", "the rate is 19"]
+    with pytest.raises(UsageProblem) as refused:
+        set_pin(lab.session, "else", remove=True)
+    assert len(str(refused.value)) < 200
