@@ -303,6 +303,10 @@ def test_the_gauge_is_an_estimate_until_the_provider_reports(kernel: AgentKernel
             kernel.run(agent(f"turn {n}"))
         assert sizes[1] < sizes[2]
         assert sizes[2] - sizes[1] < sizes[1] / 10  # the size of the last request, not a sum of all
+        whole = shown(kernel.run("%context set policy=claude-code window=model"))  # claude 52: 1M less 20,000 and 13,000
+        assert whole.startswith("window=1,000,000 provider=off policy=claude-code ")
+        assert "acts by itself above 967,000 tokens" in whole
+        kernel.run("%context set policy=nbagent")
         effective = shown(kernel.run("%context set window=50_000 threshold=0.5"))
         assert effective.startswith("window=50,000 provider=off policy=nbagent ")
         assert "threshold=0.5 " in effective

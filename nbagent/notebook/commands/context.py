@@ -113,7 +113,7 @@ def _numbers_in_force(agent: NotebookAgent) -> tuple[list[tuple[str, str]], str]
 
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
-    """Change numbers of the policy: KEY=VALUE; window=TOKENS; provider=MODE; prompt=MODE; shows what is in force."""
+    """Change numbers of the policy: KEY=VALUE; window=TOKENS, or =model for all of its own; provider=MODE; prompt=MODE; shows what is in force."""
     set_numbers(agent, words)
     settings = agent.session().settings
     window = _budget(agent).window_tokens
@@ -152,6 +152,8 @@ def set_numbers(agent: NotebookAgent, words: Words) -> None:
             chosen["policy"] = value
         elif key in ("provider", "prompt"):
             chosen[f"context.{key}"] = value
+        elif (key, value) == ("window", "model"):
+            chosen["window_tokens"] = session.facts_of(session.current_model()).window_tokens
         elif key == "window":
             chosen["window_tokens"] = _number(key, value, whole=True)
         else:
