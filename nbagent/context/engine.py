@@ -18,7 +18,7 @@ from nbagent.context.held import Held
 from nbagent.context.measure import Meter
 from nbagent.context.moves import cut_keeping
 from nbagent.context.note import DROPPED, NO_NOTE, NoteParts, compose_note, files_touched, shown_again, users_messages
-from nbagent.context.parts import Part, whole
+from nbagent.context.parts import DROP_SHARE, Part, shorter_and_shorter, whole
 from nbagent.context.pins import SHARE, pinned_texts, unpinned
 from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation, in_window
 from nbagent.context.rot import detect, moves_for
@@ -34,7 +34,6 @@ from nbagent.context.standing import (
 from nbagent.context.transcript import (
     NOT_ON_DISK,
     NOT_SHOWN,
-    RESULT_CHARS,
     Question,
     message_texts,
     only_of,
@@ -42,7 +41,7 @@ from nbagent.context.transcript import (
     serialised,
     with_question,
 )
-from nbagent.context.writing import DROP_SHARE, MAX_TRIES, MOST_DROPPED, written_note
+from nbagent.context.writing import MAX_TRIES, written_note
 from nbagent.core.budget import Budget
 from nbagent.core.effects import Append, Effect, ReadNow, Say
 from nbagent.core.entries import Body, Compaction, Entry, Pruning, Report, Snapshot, TurnStart, UsageReported
@@ -316,10 +315,7 @@ class Engine:
         room, limit = self.room(style), self.ask_limit(style)
         if not dropped and self._goes_on(fold.view(), text, style, part):
             return Question(request=self.make_request(with_question(part.messages, text), room))
-        shares = (dropped, dropped + DROP_SHARE, dropped + 2 * DROP_SHARE, 0.8)
-        forms = [(min(MOST_DROPPED, share), RESULT_CHARS) for share in shares]
-        for share, chars in [(0.0, None), *forms] if part.full and not dropped else forms:
-            told = serialised(part.messages, drop_share=share, result_chars=chars, thinking=style.thinking)
+        for told in shorter_and_shorter(part, style, dropped):
             shown = questioned(told, text)
             if self.meter.text(shown.text) <= limit:
                 return Question(request=self.make_request(with_question((), shown.text), room), left_out=shown.left_out)

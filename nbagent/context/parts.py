@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from nbagent.context.policy import Compact
+from nbagent.context.policy import Compact, NoteStyle
 from nbagent.context.standing import before_request
-from nbagent.context.transcript import messages_from
+from nbagent.context.transcript import RESULT_CHARS, SHORT_RESULT_CHARS, Transcript, messages_from, serialised
 from nbagent.core.entries import Compaction, Entry, Pruning, ToolResult, TurnStart, UserMessage
 from nbagent.core.messages import Message
 from nbagent.core.view import Piece, ViewFold
 
 if TYPE_CHECKING:
     from nbagent.context.engine import Engine
+
+DROP_SHARE: Final = 0.2  # CC-C5: the oldest exchanges that go when the request itself does not fit
+MOST_DROPPED: Final = 0.95
+SHED_SHARES: Final = (0.0, 0.1, 0.2, 0.5, 1.0)  # of the results, from the middle outward, one share a refusal (Goose)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,23 @@ class Part:
     tokens: int
     full: bool = False
     broken_off: bool = False
+
+
+def shorter_and_shorter(part: Part, style: NoteStyle, dropped: float) -> Iterator[Transcript]:
+    """Yield a part as text, from whole to little: results are cut, or left out, then the oldest messages go.
+
+    `dropped` is the share of the oldest that goes already: a fifth more each time that the provider refused.
+    """
+    messages, thinking = part.messages, style.thinking
+    if part.full and not dropped:
+        yield serialised(messages, result_chars=None, thinking=thinking)
+    if style.sheds == "results" and dropped:
+        for shed in SHED_SHARES[round(dropped / DROP_SHARE) :]:
+            yield serialised(messages, shed=shed, thinking=thinking)
+    yield serialised(messages, drop_share=min(MOST_DROPPED, dropped), thinking=thinking)
+    chars = SHORT_RESULT_CHARS if style.serialised else RESULT_CHARS
+    for share in (dropped, dropped + DROP_SHARE, dropped + 2 * DROP_SHARE, 0.8):
+        yield serialised(messages, drop_share=min(MOST_DROPPED, share), result_chars=chars, thinking=thinking)
 
 
 def whole(engine: Engine, fold: ViewFold) -> Part:

@@ -90,7 +90,8 @@ class NoteStyle:
     into a short form; `thinking` shows in a transcript what the model thought; `turn_template` names the sections for
     the first part of a turn that the cut divides, which is noted apart from what came before it; `former_model` asks
     the model of the turns before, where the one of this turn has a smaller window. `tries` bounds how often a note that
-    cannot be used is asked for, `overflow_tries` how often a request that is too long is shortened.
+    cannot be used is asked for, `overflow_tries` how often a request that is too long is shortened:
+    by its "oldest" fifth, or by `sheds` "results", ever more from the middle outward, which leaves every word else.
     With `once_larger` a note that would make the context larger is recorded as such, for a policy that then asks for
     none by itself (`standing.gave_up`).
 
@@ -121,6 +122,7 @@ class NoteStyle:
     tries: int = 3
     once_larger: bool = False
     overflow_tries: int = 3
+    sheds: Literal["oldest", "results"] = "oldest"
     users_newest: bool = False
     note_last: bool = False
     transcript: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +18,8 @@ NOT_ON_DISK = (
     "`recall` finds it."
 )
 RESULT_CHARS = 2_000  # pi and OpenCode: more of a result does not go into a summary request
+SHED = "[left out]"
+SHORT_RESULT_CHARS = 200  # where that is too long for one request, before anything is left out
 
 
 def messages_without(view: View, entry_ids: Collection[str]) -> tuple[Message, ...]:
@@ -57,18 +61,33 @@ class Question:
 
 def serialised(
     messages: Sequence[Message], *, drop_share: float = 0.0, result_chars: int | None = RESULT_CHARS,
-    thinking: bool = False,
+    thinking: bool = False, shed: float = 0.0,
 ) -> Transcript:  # fmt: skip
     """Return a conversation as labelled text, each result cut; the oldest share is left out.
 
-    `thinking` shows what the model thought too; None as `result_chars` cuts no result. The note of an earlier
-    compaction is the oldest of all, and stays: what it stands for is nowhere else.
+    `thinking` shows what the model thought too; None as `result_chars` cuts no result. `shed` leaves out that share of
+    the results, from the middle outward. The note of an earlier compaction is the oldest of all, and stays: what it
+    stands for is nowhere else.
     """
+    messages = _without_results(messages, shed) if shed else messages
     parts = message_texts(messages, result_chars=result_chars, thinking=thinking)
     noted = 1 if parts and NOTE_MARK in parts[0] else 0
     drop = int((len(parts) - noted) * min(1.0, max(0.0, drop_share)))
     told = [f"[{drop} earlier messages left out]"] if drop else []
     return Transcript(text="\n\n".join([*parts[:noted], *told, *parts[noted + drop :]]), left_out=drop)
+
+
+def _without_results(messages: Sequence[Message], share: float) -> list[Message]:
+    """Return messages with that share of their results emptied, from the middle outward (Goose)."""
+    count = sum(b.get("type") == "tool_result" for m in messages for b in m.blocks)
+    order = sorted(range(count), key=lambda i: abs(2 * i - count + 1))
+    gone, at = set(order[: math.ceil(share * count)]), itertools.count()
+    return [
+        Message(m.role, tuple(
+            {**b, "content": SHED} if b.get("type") == "tool_result" and next(at) in gone else b for b in m.blocks
+        ))
+        for m in messages
+    ]  # fmt: skip
 
 
 def questioned(transcript: Transcript, text: str) -> Transcript:

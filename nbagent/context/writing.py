@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from nbagent.context.chunks import chunked, split_by_share, units
+from nbagent.context.chunks import SAFETY, chunked, split_by_share, units
 from nbagent.context.downshift import note_of_former
 from nbagent.context.handoff import (
     TEMPLATES,
@@ -22,7 +22,7 @@ from nbagent.context.handoff import (
     probe_request,
     read_note,
 )
-from nbagent.context.parts import Part, divided_turn, halves, note_in_force, shown_part
+from nbagent.context.parts import DROP_SHARE, Part, divided_turn, halves, note_in_force, shown_part
 from nbagent.context.policy import Compact
 from nbagent.context.standing import split
 from nbagent.context.transcript import NOTE_MARK, only_of, questioned_text, with_question
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from nbagent.context.engine import Engine
 
 MAX_TRIES: Final = 3
-DROP_SHARE: Final = 0.2  # CC-C5: the oldest exchanges that go when the request itself does not fit
-MOST_DROPPED: Final = 0.95
 STAGES: Final = 2  # parts that are summarised apart and merged
 LEAST_UNITS: Final = 4  # fewer messages are not put into parts
+FEW_CHUNKS: Final = 8  # with more than these a chunk takes all that one request can show, whatever its style asks for
 MOST_CHUNKS: Final = 30  # requests for one note; what is older than they can hold is left out, and counted
 LEAST_ROOM_TOKENS: Final = 300
 NO_ROOM: Final = (
@@ -239,10 +238,12 @@ def stages_of(engine: Engine, fold: ViewFold, move: Compact, part: Part, divisor
     asked = part_request(_question(engine, move), part=MOST_CHUNKS, of=MOST_CHUNKS)
     note_room = min(engine.room(style), engine.budget.window_tokens // 8)  # the notes so far stand there too
     room = engine.ask_limit(style) - count(asked) - note_room
-    limit = min(room, style.chunk_tokens or room) // divisor
+    texts = _texts(fold, move, part)
+    wanted = style.chunk_tokens or room
+    few = sum(map(count, texts)) <= FEW_CHUNKS * wanted / SAFETY
+    limit = (min(room, wanted) if few else room) // divisor
     if limit < LEAST_ROOM_TOKENS:
         return None
-    texts = _texts(fold, move, part)
     noted = texts[:1] if texts and NOTE_MARK in texts[0] else []
     left_out = 0
     while True:

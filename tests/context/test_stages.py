@@ -227,3 +227,52 @@ def test_every_policy_compacts_what_is_larger_than_its_window(name: str) -> None
     assert any(isinstance(e.body, Compaction) for e in played.fold.path)
     assert made.predict(played.fold.view()) < WINDOW
     assert all(METER.text(asked(r)) <= WINDOW for r in played.requests)
+
+
+# ---------------------------------------------------------------- as few requests as their sources make
+
+
+def rejected_at(limit_requests: int) -> list[Any]:
+    return [*[failed("overflow")] * limit_requests, "<note>so</note>"]
+
+
+def test_after_a_refusal_results_go_from_the_middle_outward_and_no_word_else() -> None:
+    """agents 70: 10, 20, 50 and 100 % of ten results, under nbagent; refused once more, nothing has changed."""
+    ten = path(start(), user("LOOK"), *[b for i in range(10) for b in (reply(f"SAYS_{i}", call("read", f"c{i}"), stop="tool_use"), result(f"c{i}", f"BROUGHT_{i} " + words(60), name="read"))], says("SO"))
+    style = engine("nbagent").policy.plan(situation(ten, 20_000, reason="manual"))[0].style  # type: ignore[union-attr]
+    for refusals, left_out in enumerate(([], [4], [4, 5], [2, 3, 4, 5, 6], list(range(10)))):
+        played, outcome = staged(ten, *rejected_at(refusals), style=style, window=20_000)
+        assert (outcome, len(played.requests)) == ("applied", refusals + 1)
+        sent = str(played.requests[-1].messages)
+        assert [i for i in range(10) if f"BROUGHT_{i} " not in sent] == left_out
+        assert all(f"SAYS_{i}" in sent for i in range(10))
+        assert "did not see" not in played.fold.path[-1].body.note  # type: ignore[union-attr]
+    played, outcome = staged(ten, failed("overflow"), style=style, window=20_000)
+    assert (outcome, len(played.requests)) == ("no", 5)
+    assert played.fold.view().messages == build_view(ten).messages
+
+
+@pytest.mark.parametrize("name", ["pi", "opencode"])
+def test_a_source_that_asks_once_asks_once_in_a_small_window_too(name: str) -> None:
+    """Results are cut shorter before anything is left out; what is left out is counted."""
+    many = path(*[b for i in range(16) for b in (start(f"t{i}"), user(f"ask MARK_{i}"), *reads(400)[2:-1], says("so"))], start("last"), user("now"), says("so"))
+    (move,) = engine(name, window=WINDOW).policy.plan(situation(many, WINDOW, reason="manual"))
+    assert isinstance(move, Compact)
+    played, outcome = staged(many, "<note>so</note>", style=move.style, first_kept=many[-3].id)
+    assert (outcome, len(played.requests)) == ("applied", 1)
+    assert all(f"MARK_{i}" in asked(played.requests[0]) for i in range(16))
+    assert "more characters])" in asked(played.requests[0])
+    longer, outcome = staged(long_talk(), "<note>so</note>", style=move.style)
+    assert (outcome, len(longer.requests)) == ("applied", 1)
+    assert "MARK_0\\n" not in str(longer.requests[0].messages)
+    assert any("did not fit the request for the note" in line for line in longer.lines)
+
+
+def test_small_chunks_are_not_asked_for_without_end() -> None:
+    """A policy's chunks hold less where messages are large; in a small window that would be many requests."""
+    talk = long_talk(turns=30, tokens=700)
+    few, _ = staged(talk, "<note>so</note>", style=NoteStyle(chunk_tokens=400, reattach=0, appendix_tokens=0), window=9_000)
+    one, _ = staged(talk, "<note>so</note>", style=NoteStyle(reattach=0, appendix_tokens=0), window=9_000)
+    assert len(few.requests) == len(one.requests) < 10
+    some, _ = staged(talk[:12], "<note>so</note>", style=NoteStyle(chunk_tokens=1_000, reattach=0, appendix_tokens=0), window=9_000)
+    assert 3 < len(some.requests) <= 8

@@ -194,6 +194,7 @@ class NbagentPolicy:
         return NoteStyle(
             users_tokens=int(USERS_OF_THRESHOLD * limit), reattach_tokens=int(SHOWN_OF_THRESHOLD * limit),
             appendix_tokens=int(min(self.numbers["note"] * window_tokens, NOTE_OF_THRESHOLD * limit)),
+            sheds="results", overflow_tries=5,
         )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ class OpenCodePolicy:
             return ()
         style = NoteStyle(
             template="opencode", users_tokens=0, appendix_tokens=0, reattach=0, serialised=True, reject_above=1.0,
-            last_resort="", head_only=True, thinking=True,
+            too_long="drop", last_resort="", head_only=True, thinking=True,
         )  # fmt: skip
         return (Compact(first_kept=first_kept, reason="the usable window was used", style=style),)
 

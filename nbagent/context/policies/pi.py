@@ -39,7 +39,7 @@ class PiPolicy:
             return ()
         style = NoteStyle(
             template="pi", users_tokens=0, appendix_tokens=600, reattach=0, serialised=True, reject_above=1.0,
-            last_resort="", files=True, head_only=True, turn_template="pi-turn", tries=1,
+            too_long="drop", last_resort="", files=True, head_only=True, turn_template="pi-turn", tries=1,
         )  # fmt: skip
         return (Compact(first_kept=first_kept, reason="the window is nearly full", style=style),)
 

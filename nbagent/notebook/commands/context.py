@@ -113,7 +113,7 @@ def _numbers_in_force(agent: NotebookAgent) -> tuple[list[tuple[str, str]], str]
 
 
 def _set(agent: NotebookAgent, words: Words, ask: Ask | None) -> Said:
-    """Change numbers of the policy: KEY=VALUE; window=TOKENS, or =model for all of its own; provider=MODE; prompt=MODE; shows what is in force."""
+    """Change numbers of the policy: KEY=VALUE; window=TOKENS or =model; provider=MODE; prompt=MODE; shows all."""
     set_numbers(agent, words)
     settings = agent.session().settings
     window = _budget(agent).window_tokens
@@ -142,7 +142,8 @@ def set_numbers(agent: NotebookAgent, words: Words) -> None:
     Raises:
         UsageProblem, PolicyError: a word is none of those.
     """
-    session, chosen, numbers = agent.session(), {}, {}
+    session, numbers = agent.session(), {}
+    chosen: dict[str, Any] = {}
     for word in words:
         key, _, value = word.partition("=")
         if not value:
