@@ -71,6 +71,13 @@ export class Attachment implements IDisposable {
   private _onStatus(_: unknown, status: Kernel.Status): void {
     if (['restarting', 'autorestarting', 'dead'].includes(status)) {
       this._lost();
+    } else if (status === 'starting') {
+      // Another window restarted it; what the old process was asked is never answered. JupyterLab would send to a
+      // subshell of the old process (4.6), unless all comms of the target are disposed.
+      this._comm?.dispose();
+      this._lost();
+      this._adopting = null;
+      void this._adopt();
     }
   }
 
@@ -125,16 +132,16 @@ export class Attachment implements IDisposable {
    */
   private async _adopt(): Promise<void> {
     const kernel = this._kernel;
-    if (kernel?.handleComms !== true || this._adopting === kernel) {
+    if (kernel?.handleComms !== true || this._adopting?.kernel === kernel) {
       return;
     }
-    this._adopting = kernel;
+    const ask = (this._adopting = { kernel });
     this.session.lookFor(true);
     const first = this._comm ?? this._greetOn(kernel, COMMS.of(kernel.id));
     try {
       const reply = await kernel.requestCommInfo({ target_name: TARGET });
       const comms = reply.content.status === 'ok' ? reply.content.comms : {};
-      if (kernel !== this._kernel || this._comm !== first) {
+      if (ask !== this._adopting || this._comm !== first) {
         return; // what was opened or closed since is newer than the answer
       }
       if (first !== null && !(first.commId in comms)) {
@@ -145,11 +152,11 @@ export class Attachment implements IDisposable {
         this._greetOn(kernel, Object.keys(comms).at(-1));
       }
     } catch (error) {
-      if (!kernel.isDisposed && kernel === this._kernel) {
+      if (!kernel.isDisposed && this._adopting === ask) {
         console.warn('nbagent: the kernel did not tell its comms:', error);
       }
     } finally {
-      if (this._adopting === kernel) {
+      if (this._adopting === ask) {
         this._adopting = null;
         this.session.lookFor(false);
       }
@@ -217,7 +224,7 @@ export class Attachment implements IDisposable {
 
   private _disposed = false;
   private _kernel: Kernel.IKernelConnection | null = null;
-  private _adopting: Kernel.IKernelConnection | null = null;
+  private _adopting: { kernel: Kernel.IKernelConnection } | null = null;
   private _comm: Kernel.IComm | null = null;
   private _link: Link | null = null;
   private _path: string;

@@ -39,6 +39,17 @@ def test_after_a_restart_the_conversation_is_there_again(notebook: Notebook, win
     turns(window).filter(has_text="First question").wait_for()
     notebook.run(2)
     turns(window).filter(has_text="Second question").wait_for()
+    notebook.page.evaluate(_RESTART_ELSEWHERE, notebook.path)
+    window.panel.get_by_text(NOT_LOADED).wait_for()
+    notebook.run(0)
+    turns(window).filter(has_text="Second question").wait_for()
+
+
+# As another window does: this one hears only that the kernel starts.
+_RESTART_ELSEWHERE = """async (path) => {
+  const token = document.cookie.replace(/.*_xsrf=([^;]*).*/, '$1');
+  const kernel = books[path].sessionContext.session.kernel.id;
+  await fetch(`/api/kernels/${kernel}/restart`, { method: 'POST', headers: { 'X-XSRFToken': token } }); }"""
 
 
 def test_a_kernel_that_dies_in_mid_turn_leaves_a_line_and_loses_no_turn(
