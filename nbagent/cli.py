@@ -48,6 +48,7 @@ def command_parser() -> CommandParser:
         part.add_argument("journal", type=Path, metavar="JOURNAL", help="a journal.jsonl, or the folder of a session")
     redact.add_argument("text", metavar="TEXT", help="what to replace; - reads it from standard input")
     export.add_argument("file", type=Path, metavar="FILE", help="the file to write; its ending chooses the form")
+    export.add_argument("--turn", metavar="TURN", help="the conversation up to this turn, on whatever branch it is")
 
     recording = commands.add_parser("import", help="turn a recorded session of another agent into sessions")
     recording.add_argument("file", type=Path, metavar="FILE", help="a transcript; its format is told by its content")
@@ -139,7 +140,7 @@ def run(parsed: argparse.Namespace) -> int:
             text = sys.stdin.read().rstrip("\r\n") if parsed.text == "-" else parsed.text
             return journal.redact_journal(parsed.journal, text)
         case "export":
-            return journal.export_journal(parsed.journal, parsed.file)
+            return journal.export_journal(parsed.journal, parsed.file, turn=parsed.turn)
         case "import":
             return journal.import_recording(parsed.file, parsed.folder)
         case "sweep":

@@ -9,13 +9,15 @@ from pathlib import Path
 from nbagent.core.errors import UsageProblem, counted
 from nbagent.core.tree import SessionTree
 from nbagent.runtime.doors import kept_sessions
-from nbagent.runtime.export import export
+from nbagent.runtime.export import export, exported_turns
 from nbagent.runtime.places import known_sessions
 from nbagent.store.journal_reading import JournalReading, read_journal
 from nbagent.store.redact import redact
 from nbagent.store.settings import load_settings
 from nbagent.store.trust import trust, untrust
 from nbagent.store.verify import verify
+
+NAMED_TURNS = 5  # so many are named where one asked for is not there
 
 
 def find_journal(path: Path) -> Path:
@@ -78,14 +80,25 @@ def redact_journal(path: Path, text: str) -> int:
     return 0
 
 
-def export_journal(path: Path, file: Path) -> int:
-    """Write the current conversation of a journal to `file`; faults of the journal go to stderr."""
+def export_journal(path: Path, file: Path, *, turn: str | None = None) -> int:
+    """Write the current conversation of a journal, or the one that ends with `turn`, to `file`.
+
+    Faults of the journal go to stderr.
+    """
     where, reading = read(path)
     tree = SessionTree(reading.entries)
-    export(tree.path(), file, title=where.parent.name or where.stem)
+    node = tree.turn(turn) if turn is not None else None
+    if turn is not None and node is None:
+        known = ", ".join(n.turn for n in tree.turns()[-NAMED_TURNS:]) or "none"
+        raise UsageProblem(f"no turn is called {turn!r} in {where}; the newest there: {known}")
+    entries = tree.path(node.last if node else None)
+    export(entries, file, title=where.parent.name or where.stem)
     for fault in reading.diagnostics:
         print(f"nbagent: {fault}", file=sys.stderr)
-    print(f"Written: {file} ({counted(len(tree.turns_on_path()), 'turn')})")
+    written = len(exported_turns(entries))
+    others = len(tree.turns()) - written
+    aside = f"; {others} more in the session, each with --turn TURN" if others else ""
+    print(f"Written: {file} ({counted(written, 'turn')}{aside})")
     return 0
 
 

@@ -166,6 +166,22 @@ def test_export_writes_the_conversation(
     assert "(1 turn)" in capsys.readouterr().out
 
 
+def test_export_of_a_turn_writes_the_branch_it_is_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with Journal.open(tmp_path / "s" / "journal.jsonl") as journal:
+        for number in (1, 2):
+            start = TurnStart(turn=f"turn000{number}", model="m", policy="nbagent")
+            journal.append(Entry(f"s{number}", None, 0.0, start))
+            journal.append(Entry(f"u{number}", f"s{number}", 0.0, UserMessage(blocks=(text_block(f"request {number}"),))))
+    target = tmp_path / "talk.md"
+    assert main(["export", str(tmp_path / "s"), str(target), "--turn", "turn0001"]) == 0
+    assert "request 1" in target.read_text(encoding="utf-8")
+    assert "request 2" not in target.read_text(encoding="utf-8")
+    assert "(1 turn; 1 more in the session" in capsys.readouterr().out
+    assert "the newest there: turn0001, turn0002" in fails(capsys, "export", tmp_path / "s", target, "--turn", "nope")
+
+
 def test_export_that_cannot_be_written_is_one_line(
     capsys: pytest.CaptureFixture[str], session: Path, tmp_path: Path
 ) -> None:

@@ -36,11 +36,13 @@ def welcome(magics: AgentMagics) -> str:
     return line + key_line(shell, has_key=start.has_key)
 
 
-def facts_line(model: str, policy: str, window_tokens: int, *, session: str, turns: int, skills: int) -> str:
-    """Return the line itself."""
+def facts_line(model: str, policy: str, window_tokens: int, *, session: str, turns: int | None, skills: int) -> str:
+    """Return the line itself; `turns` is None where they cannot be counted."""
     parts = [
         f"nbagent {__version__}: {model}", f"policy {policy}", f"window {window_tokens:,} tokens",
-        f"session {session}", counted(turns, "turn") + (" on this branch" if turns else ""), counted(skills, "skill"),
+        f"session {session}",
+        *([] if turns is None else [counted(turns, "turn") + (" on this branch" if turns else "")]),
+        counted(skills, "skill"),
     ]  # fmt: skip
     return " · ".join(parts)
 

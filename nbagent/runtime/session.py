@@ -254,7 +254,8 @@ class Session:
             of_cell = [t for t in self.tree.turns() if t.body.cell_id == name]
             found = of_cell[-1] if of_cell else None
         if found is None:
-            raise UsageProblem(f"no turn is called {name!r}; `%agent tree` lists them, -1 is the last")
+            here = ", -1 is the last" if self.tree.turns_on_path() else "; where the conversation stands there is none"
+            raise UsageProblem(f"no turn is called {name!r}; `%agent tree` lists them{here}")
         return found
 
     def revert(self, name: str) -> TurnNode:

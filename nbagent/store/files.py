@@ -23,7 +23,7 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "the path is too long: move the notebook to a folder with a shorter path",
     errno.ENOTDIR: "a part of the path is a file: rename or remove it",
     errno.EISDIR: "a folder has that name: rename or remove it",
-    errno.ENOENT: "the folder was removed: restart the kernel to make it again",
+    errno.ENOENT: "its folder is not there: make it; where the notebook had it, a restart of the kernel does",
     errno.EIO: "the disk reports a fault: check it, and copy the notebook to another one",
 }
 

@@ -64,6 +64,7 @@ def test_a_session_that_another_kernel_writes(kernel: AgentKernel, tmp_path: Pat
         kernel.run(agent("mine"), cell_id="a")
         welcome = shown(other.begin(tmp_path, fake, **env))
         assert "cannot be opened now" in welcome
+        assert " turn" not in welcome.splitlines()[0]
         for cell in (agent("theirs"), "%agent", "%context"):
             line = error_line(other.run(cell))
             assert f"is being written by process {kernel.value('__import__(chr(111) + chr(115)).getpid()')}" in line

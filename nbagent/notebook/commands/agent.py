@@ -47,12 +47,13 @@ def welcome(agent: NotebookAgent) -> str:
         choose_policy(settings.policy, {}, settings.threshold)
     except UserError as error:
         return f"nbagent {__version__} is loaded, but cannot work yet: {one_line(str(error))}"
-    name, turns, notes = settings.session or "new", 0, ""
+    turns: int | None = 0
+    name, notes = settings.session or "new", ""
     if _is_known(agent, settings):
         try:
             session = agent.session()
         except UserError as error:
-            notes += f"\nThe conversation of this notebook cannot be opened now: {one_line(str(error))}"
+            turns, notes = None, f"\nThe conversation of this notebook cannot be opened now: {one_line(str(error))}"
         else:
             name, turns = session.place.name, session.opened.turns
             if (last := session.tree.turns_on_path()[-1:]) and last[0].end is None:
