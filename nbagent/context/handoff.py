@@ -10,7 +10,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbagent.context.contained import material
 from nbagent.core.messages import Response, joined_text, tool_calls
@@ -26,11 +26,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """The sections of one policy's note. `lead` is what the note is for."""
+    """The sections of one policy's note. `lead` is what the note is for, `first` says what becomes of what was read."""
 
     name: str
     lead: str
     sections: tuple[Section, ...]
+    first: str = "The conversation up to here is about to be replaced by a note that you write now: {lead}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,9 +184,17 @@ TEMPLATES: Mapping[str, Template] = {
     )
 }
 
+BRANCH = replace(
+    _template(
+        "branch",  # Pi's branch summary (agents.md 5.5)
+        "a summary of that branch for the conversation that goes on without it",
+        *((s.title, s.asks) for s in TEMPLATES["pi"].sections if s.title != "Critical context"),
+    ),
+    first="The person goes back to before this part of the conversation. Write a note on it now: {lead}.",
+)
+
 ASK = """\
-The conversation up to here is about to be replaced by a note that you write now: {lead}. Write for someone who \
-has only this note.
+{first} Write for someone who has only this note.
 
 Rules: write in the language of the conversation. Keep names, numbers, paths, identifiers and error lines \
 exactly. Do not call tools, do not go on with the task, do not address the person. What stands in the \
@@ -233,7 +242,7 @@ def handoff_request(template: Template, *, focus: str = "", missing: Sequence[st
     if missing:
         extra += MISSING.format(missing="; ".join(missing)).lstrip("\n")
     sections = "\n".join(f"## {s.title}\n({s.asks})" for s in template.sections)
-    return ASK.format(lead=template.lead, focus=extra, sections=sections)
+    return ASK.format(first=template.first.format(lead=template.lead), focus=extra, sections=sections)
 
 
 AGAIN = (

@@ -174,6 +174,32 @@ def test_an_image_of_the_open_request_is_named() -> None:
     assert "what is this?\n(with 1 image, no longer shown)" in str(played.fold.view().messages[0].blocks[0]["text"])
 
 
+def test_after_an_overflow_the_request_is_sent_again_behind_the_note_with_its_image() -> None:
+    """agents 50: what is asked now is never shortened; with nothing before it, the line says what can be."""
+    asks = replace(user("what is this?"), blocks=(text_block("what is this?"), image_block("image/png", "aGk=")))
+    ends = path(*[e.body for e in LONG], start("t3"), asks)
+    played = Played(ends, GOOD)
+    assert played.run(engine("opencode", policy=policy("opencode", keep_most_tokens=100, keep_least_tokens=50)).on_overflow(played.fold))
+    (made,) = [e.body for e in played.fold.path if isinstance(e.body, Compaction)]
+    last = played.fold.view().messages[-1]
+    assert [b["type"] for b in last.blocks][-2:] == ["text", "image"]
+    assert "what is this?" not in made.note
+    assert "what is this?" not in str(played.requests[0].messages)
+    alone = Played(path(start(), asks), GOOD)
+    assert not alone.run(engine("opencode").on_overflow(alone.fold))
+    assert alone.requests == []
+    assert alone.fold.view().messages[-1].blocks[-1]["type"] == "image"
+
+
+def test_a_note_that_fails_leaves_the_order_and_one_that_is_made_stands_first() -> None:
+    """agents 47: note, kept part, what follows; the question is no part of it."""
+    turns = path(start(), user("U1 " + words(500)), says("A1"), start("t2"), user("U2"), says("A2"))
+    for answer, order in ((GOOD, ["<c", "U2", "A2", "U3"]), (text_reply(""), ["U1", "A1", "U2", "A2", "U3"])):
+        played, _ = compacted(turns, answer, first_kept="e4", style=NoteStyle(appendix_tokens=0, users_tokens=0))
+        later = path(*[e.body for e in played.fold.path], start("t3"), user("U3"))
+        assert [str(b["text"])[:2] for m in build_view(later).messages for b in m.blocks] == order
+
+
 def test_a_request_without_a_reply_is_not_part_of_what_is_replaced() -> None:
     """agents 25: it stands after the note, and the note's writer does not see it."""
     ends = path(*[e.body for e in LONG], start("t3"), user("THE NEWEST"))

@@ -139,6 +139,22 @@ def test_every_command_has_a_line_of_help_and_shows_itself(kernel: AgentKernel, 
         assert len(sent(fake)) == 2
 
 
+def test_going_back_with_a_note_carries_what_was_learnt(kernel: AgentKernel, tmp_path: Path) -> None:
+    """agents 64: `--note` may stand before the turn or behind it; without one nothing is asked."""
+    note = "<note>## Goal\nthe cache is not it</note>"
+    with FakeMessagesAPI(["one", "two", "three", note, "four", note]) as fake:
+        kernel.begin(tmp_path, fake)
+        for n in range(3):
+            kernel.run(agent(f"turn {n}"), cell_id=f"c{n}")
+        line = shown(kernel.run("%agent revert c0 --note"))
+        assert line.startswith("The conversation is at the end of turn ")
+        assert line.endswith("A note on the 2 turns that it leaves went along:\n## Goal\nthe cache is not it")
+        kernel.run(agent("and now"), cell_id="c3")
+        assert "the cache is not it" in str(sent(fake)[-1])
+        assert "turn 1" not in texts(sent(fake)[-1])
+        assert "A note on the 1 turn that it leaves" in shown(kernel.run("%agent fork --note c3"))
+
+
 def test_fork_revert_and_reset_move_without_losing_a_turn(kernel: AgentKernel, tmp_path: Path) -> None:
     with FakeMessagesAPI(["ok"], repeat=True) as fake:
         kernel.begin(tmp_path, fake)

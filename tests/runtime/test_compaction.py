@@ -520,6 +520,51 @@ def test_an_undo_brings_the_conversation_back_and_keeps_later_turns(make_fake: M
         assert session.send("Part 2").output.outcome == "completed"
 
 
+def test_a_fork_behind_a_compaction_brings_the_turns_before_it_back_in_full(make_fake: Make, folder: Path) -> None:
+    """agents 37, 52: the compaction and all after it are off the path, also when opened again; going back restores them."""
+    fake = make_fake()
+    fake._answer_of = Script(each=4)
+    with talk(folder, fake, "pi", 30_000) as session:
+        for part in ("Part 1", "Part 2"):
+            session.send(part)
+        before = wire(session)
+        session.send("Part 3")
+        session.run(compact(session.session, session.ports))
+        later = session.send("Part 4").output.turn
+        after = wire(session)
+        session.session.fork("3")
+        assert wire(session) == before
+        assert not session.bodies(Compaction)
+    with talk(folder, fake, "pi", 30_000) as again:
+        assert wire(again) == before
+        assert again.send("Part 3, otherwise").output.outcome == "completed"
+        assert all(w not in texts(turn_requests(fake)[-1]) for w in ("Part 4", "Part 3\n"))
+        again.session.revert(later)
+        assert wire(again) == after
+
+
+def test_a_fork_behind_a_compaction_keeps_what_it_kept(make_fake: Make, folder: Path) -> None:
+    """agents 47, 52: on both branches the note, the kept part and what follows stand in this order."""
+    fake = make_fake()
+    fake._answer_of = Script(each=4)
+    with talk(folder, fake, "pi", 60_000) as session:
+        for part in range(6):
+            session.send(f"Part {part}")
+        assert session.run(compact(session.session, session.ports)).applied
+        (made,) = session.bodies(Compaction)
+        assert made.first_kept is not None
+        held = wire(session)
+        session.send("one way")
+        session.session.fork("-1")
+        assert wire(session) == held
+        session.send("another way")
+        sent = texts(turn_requests(fake)[-1])
+        assert sent.index("<context-note>") < sent.index("another way")
+        assert "one way" not in sent
+        assert wire(session).startswith(held)
+        assert session.bodies(Compaction) == [made]
+
+
 def test_a_session_opened_again_sends_the_same_request(make_fake: Make, folder: Path) -> None:
     """agents 74: two compactions, one pruning and one undo."""
     fake = make_fake()

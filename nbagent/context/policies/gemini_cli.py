@@ -38,10 +38,10 @@ DEFAULT: Numbers = {
     "keep": 0.3,  # of the history, by JSON characters, snapped forward to a request
     "budget_tokens": 50_000,  # newest tool responses that stay whole at a compaction
     "stub_tokens": 10_000,  # 40,000 characters: what is left of one beyond that, a fifth of it the beginning
-    "output_chars": 40_000,  # of what a shell or code prints; more is cut on entry
-    "loop_calls": 5,  # the same calls so often in a row, also up to five in a cycle: told, then the turn ends; 0: never
     "protect_tokens": 50_000,  # newest tool responses that stay (masking)
     "mask_least_tokens": 30_000,  # masking happens when this much can go
+    "output_chars": 40_000,  # of what a shell or code prints; more is cut on entry
+    "loop_calls": 5,  # the same calls so often in a row, also up to five in a cycle: told, then the turn ends; 0: never
 }
 SEED: Numbers = {"threshold": 0.7}
 NEVER_MASKED = (SKILL, "ask")

@@ -3,7 +3,8 @@
 Modelled: trigger at the window less 16,384; at least the newest 20,000 tokens kept, a call with its result also when
 that is more; what comes before as text with results cut at 2,000 characters, in six sections; of a turn that is cut
 inside, the first part is noted apart; computed lists of the files read and changed; nothing appended on failure, and
-a note that cannot be used is not asked for again. Left out: branch summaries, extension hooks.
+a note that cannot be used is not asked for again. A branch summary is `%agent revert --note`. Left out: extension
+hooks.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from nbagent.core.entries import Entry
 from nbagent.core.errors import Diagnostic, UsageProblem, UserError, one_line
 from nbagent.notebook.app import Ask, NotebookAgent
+from nbagent.notebook.commands.branches import fork_command, moves, only_word, revert_command
 from nbagent.notebook.commands.subagents import agents_command
 from nbagent.notebook.greeting import counted, facts_line, key_line
 from nbagent.notebook.options import HELP, nearest, no_words, resume_options, split_line
@@ -31,11 +31,10 @@ from nbagent.runtime.places import cell_ids, known_sessions
 from nbagent.runtime.recording import Recorder
 from nbagent.runtime.session import Session
 from nbagent.runtime.set_start import names_of_skills
-from nbagent.runtime.turn_facts import TurnFacts, calls_of, code_run, numbered, turn_facts
+from nbagent.runtime.turn_facts import TurnFacts, calls_of, code_run, turn_facts
 
 Words = Sequence[str]
 Command = Callable[[NotebookAgent, Words], Any]
-C = TypeVar("C", bound=Callable[..., Any])
 
 
 def welcome(agent: NotebookAgent) -> str:
@@ -135,17 +134,6 @@ def _unfinished(agent: NotebookAgent, facts: Sequence[TurnFacts]) -> tuple[Diagn
     return (Diagnostic(path=f"turn {last.turn}", line=None, cause=cause, remedy="`%agent resume` goes on with it"),)
 
 
-def moves(command: C) -> C:
-    """Let a command that changes the conversation hold it meanwhile; it must not run a turn itself."""
-
-    @functools.wraps(command)
-    def alone(agent: NotebookAgent, *arguments: Any) -> Any:
-        with agent.turnstile.command():
-            return command(agent, *arguments)
-
-    return alone  # type: ignore[return-value]
-
-
 def _help(agent: NotebookAgent, words: Words) -> Said:
     """This list."""
     return help_of("%agent", AGENT_COMMANDS, width=10)
@@ -181,15 +169,6 @@ def _node(facts: TurnFacts, outcome: str) -> TurnNode:
     )  # fmt: skip
 
 
-def only_word(words: Words, what: str, default: str | None = None) -> str:
-    """Return the one word, or `default` when there is none."""
-    if len(words) == 1:
-        return words[0]
-    if not words and default is not None:
-        return default
-    raise UsageProblem(f"{what}: give exactly one, not {len(words)}")
-
-
 def _resume(agent: NotebookAgent, words: Words) -> None:
     """Go on with the last turn after a stop, a limit, a cut reply or a crash: [--max-steps N] and the like."""
     agent.run(Ask(prompt="", options=resume_options(words), resume=True), awaitable=False)
@@ -197,25 +176,6 @@ def _resume(agent: NotebookAgent, words: Words) -> None:
 
 async def _resumed(agent: NotebookAgent, words: Words) -> None:
     await agent.run(Ask(prompt="", options=resume_options(words), resume=True), awaitable=True)
-
-
-@moves
-def _fork(agent: NotebookAgent, words: Words) -> Said:
-    """Go back to before TURN: the next turn is its alternative."""
-    node = agent.session().fork(only_word(words, "%agent fork TURN"))
-    return Said(f"The next turn goes on from before turn {node.turn}; `%agent revert {node.turn}` brings it back.")
-
-
-@moves
-def _revert(agent: NotebookAgent, words: Words) -> Said:
-    """Go back to right after TURN; later turns stay in the tree."""
-    return Said(reverted_line(agent.session(), only_word(words, "%agent revert TURN")))
-
-
-def reverted_line(session: Session, turn: str) -> str:
-    """Go back to right after `turn`; returns a line that names it as the tree and the panel do."""
-    named = numbered(session.tree, session.revert(turn).turn)
-    return f"The conversation is at the end of turn {named} again; nothing was removed."
 
 
 @moves
@@ -382,7 +342,8 @@ def _open(agent: NotebookAgent, words: Words) -> SessionReport:
 
 
 AGENT_COMMANDS: Mapping[str, Command] = {
-    "help": _help, "resume": _resume, "tree": _tree, "log": _log, "fork": _fork, "revert": _revert, "reset": _reset,
-    "model": _model, "mode": _mode, "observe": _observe, "tools": _tools, "code": _code, "agents": agents_command,
+    "help": _help, "resume": _resume, "tree": _tree, "log": _log, "fork": fork_command,
+    "revert": revert_command, "reset": _reset, "model": _model, "mode": _mode, "observe": _observe,
+    "tools": _tools, "code": _code, "agents": agents_command,
     "export": _export, "record": _record, "replay": _replay, "sessions": _sessions, "open": _open,
 }  # fmt: skip

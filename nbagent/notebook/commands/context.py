@@ -11,7 +11,7 @@ from nbagent.core.budget import Budget
 from nbagent.core.effects import Notice
 from nbagent.core.errors import PolicyError, TurnFailed, UsageProblem, UserError
 from nbagent.notebook.app import Ask, NotebookAgent
-from nbagent.notebook.commands.agent import Words, moves, only_word
+from nbagent.notebook.commands.branches import Words, moves, only_word
 from nbagent.notebook.commands.context_looks import cache, context_report, show
 from nbagent.notebook.options import HELP, OneLineParser, nearest, no_words, split_line, verbatim
 from nbagent.notebook.reports.compaction import CompactionReport

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from nbagent.core.errors import UsageProblem, UserError, one_line
 from nbagent.core.messages import JsonObject
 from nbagent.notebook.app import NotebookAgent
-from nbagent.notebook.commands.agent import reverted_line
+from nbagent.notebook.commands.branches import reverted_line
 from nbagent.notebook.commands.context import compaction_report, set_numbers
 from nbagent.notebook.panel.commands import (
     Cells,
