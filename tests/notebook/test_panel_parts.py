@@ -87,6 +87,20 @@ def test_a_turn_is_told_by_what_it_does_now() -> None:
     assert (turn.turn.number, turn.turn.outcome) == (3, "completed")
 
 
+def test_what_a_turn_adds_is_messages_also_when_less_was_measured_than_was_estimated() -> None:
+    turn = live(BEGAN, step(BASE.used_tokens // 2))
+    before = dict(turn.gauge.categories)
+    text = TextDelta(index=0, text="word " * 4_000)
+    for event in (text, ended(BASE.used_tokens // 2), step(BASE.used_tokens // 2 + 6_000), text):
+        turn.add(event)
+        now = turn.gauge
+        assert sum(now.categories.values()) == now.used_tokens
+        assert {k: v for k, v in now.categories.items() if k != "messages"} == {
+            k: v for k, v in before.items() if k != "messages"
+        }
+    assert turn.gauge.categories["messages"] > before.get("messages", 0) + 6_000
+
+
 def test_text_moves_the_gauge_in_steps_and_the_measured_size_ends_them() -> None:
     turn = live(BEGAN, step(2_000))
     seen = []

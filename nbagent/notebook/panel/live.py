@@ -90,6 +90,10 @@ class LiveTurn:
         step = max(LEAST_GROWTH_TOKENS, self._base.window_tokens // GROWTH_SHARE)
         return self._used_tokens + self._streamed_chars // CHARS_PER_TOKEN // step * step
 
+    def _exact_tokens(self) -> int:
+        used = self._base.used_tokens if self._used_tokens is None else self._used_tokens
+        return used + self._streamed_chars // CHARS_PER_TOKEN
+
     def delivers(self) -> None:
         """What the front end sends comes through while the turn runs."""
         if self.runs:
@@ -164,6 +168,8 @@ class LiveTurn:
 
     def _measured(self, context_tokens: int, cost_usd: float) -> None:
         if context_tokens > 0:
+            if not self.lacks_base:  # go on from what it holds by now: an answer that grows later makes no tool grow
+                self._base = grown(grown(self._base, self._exact_tokens()), context_tokens)
             self._used_tokens = context_tokens
         self._streamed_chars, self._cost_usd = 0, cost_usd
 
