@@ -71,7 +71,7 @@ def worker(body: dict[str, Any]) -> Reply | str:
 def test_before_the_first_turn_it_says_so_and_costs_nothing(kernel: AgentKernel, tmp_path: Path) -> None:
     with FakeMessagesAPI(["one"]) as fake:
         kernel.begin(tmp_path, fake)
-        assert "No model was called" in shown(kernel.run("%context cache"))
+        assert "No model call was measured" in shown(kernel.run("%context cache"))
         assert sent(fake) == []
 
 
