@@ -206,7 +206,7 @@ def test_before_any_reply_everything_is_estimated() -> None:
 
 
 def test_the_next_request_is_the_last_one_its_reply_and_what_was_appended() -> None:
-    size = ContextSize().observe(measured(10_000, 500), 10_000)
+    size = ContextSize().observe(measured(10_000, 500), 10_000)  # agents 40: what the provider measured wins
     assert size.predict(0) == 10_500
     assert size.predict(1_000) == 11_500
 

@@ -183,3 +183,16 @@ def test_every_family_has_a_frame_for_a_message() -> None:
         "o200k": 4,
         "cl100k": 4,
     }
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_is_several_times_nearer_than_a_quarter_of_the_characters(family: TokenFamily) -> None:
+    """agents 20, otherwise than there (0007): ASCII by four, one and a half for every other character."""
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for row in GOLDEN:
+        wide = sum(not c.isascii() for c in row["text"])
+        sums[row["kind"]][0] += (len(row["text"]) - wide) / 4 + 1.5 * wide
+        sums[row["kind"]][1] += row["tokens"][family]
+    theirs = [abs(estimated / true - 1) for estimated, true in sums.values()]
+    ours = [abs(e) for e in errors_by_kind(family).values()]
+    assert sum(theirs) > 4 * sum(ours), (sum(theirs) / len(theirs), sum(ours) / len(ours), max(theirs))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nbagent.core.entries import Body, Entry
@@ -194,6 +196,7 @@ def test_thinking_stays_behind_the_stored_prefix_it_was_made_with() -> None:
 
 
 def test_a_move_strips_the_thinking_signed_before_it_behind_its_reach() -> None:
+    """claude 61: a summary leaves no thinking in the kept turns."""
     base = (start(), user("hi"), calls(), result(), reply(thinks(), "so"), end())
     assert "thinking" in words(*base, prunes(), steer("x"))
     assert "thinking" not in words(*base, prunes("e4"), steer("x"))
@@ -363,6 +366,20 @@ def test_half_a_call_that_was_cut_leaves_a_valid_request() -> None:
             *HI, reply(*blocks, stop="max_tokens", cut="it reached the output limit"), start("t2"), user("x")
         )
         assert broken_rules(build_view(entries).messages) == []
+
+
+@pytest.mark.parametrize("blocks", [(call(),), ("so", call()), (thinks(), call(id="a"), call(id="b"))])
+def test_a_reply_that_was_broken_off_keeps_its_whole_calls_and_each_is_answered(blocks: tuple[Any, ...]) -> None:
+    """openclaw 73, 79, otherwise than there (0007), as claude 62 asks: a signed reply without one of its calls is refused,
+    and the model sees what it had asked for and that it was not run."""
+    body = reply(*blocks, stop=None, cut="stopped")
+    answers = [result(str(b["id"]), "Not run", status="not_run") for b in body.blocks if b["type"] == "tool_use"]
+    for recorded in (answers, []):  # as the loop writes them, and as an import may lack them
+        view = build_view(path(*HI, body, *recorded, end(outcome="stopped"), start("t2"), user("go on")))
+        assert view.messages[1].blocks == body.blocks
+        assert [b["tool_use_id"] for b in view.messages[2].blocks if b["type"] == "tool_result"] == [a.call_id for a in answers]
+        assert all(b["is_error"] for b in view.messages[2].blocks if b["type"] == "tool_result")
+        assert broken_rules(view.messages) == []
 
 
 def test_an_undo_brings_replies_back_as_they_were_though_a_loop_behind_the_note_went_on_with_another_model() -> None:
