@@ -73,6 +73,14 @@ class Rules:
                 return Ruling(word="allow", pattern=pattern)
         return None
 
+    def hides(self, path: str, root: Path) -> bool:
+        """Tell whether a rule denies `read` this very file, or asks first: then no search may show what is in it.
+
+        A rule that names no text speaks of the tool alone.
+        """
+        patterns = [p for p in (*self.deny, *self.ask) if _split(p)[1] not in (None, "*")]
+        return any(_meets(p, "read", (named_path(path, root),)) for p in patterns)
+
     def faults(self, tools: Collection[str]) -> tuple[Diagnostic, ...]:
         """Return what is wrong with the patterns: a name that is no tool's would be a rule without effect."""
         named = [(k, p, _split(p)[0]) for k in ("allow", "ask", "deny") for p in getattr(self, k)]

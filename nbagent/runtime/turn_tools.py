@@ -32,13 +32,14 @@ def tool_contexts(
     counter = itertools.count(1)
     memory = runner.memory.bound(turn=start.turn, cell=start.cell_id or "")
     window = runner.budget(named.facts).window_tokens
+    rules = runner.rules()
 
     def context(call: ToolCall) -> ToolContext:
         return ToolContext(
             call_id=call.id, root=runner.folder, cwd=runner.folder, cap_chars=cap_chars(window, start.policy),
             window_tokens=window,
             keep=runner.keep, scrub=runner.scrubber.text, kernel=ports.kernel, notebook=ports.notebook,
-            recall=runner.recall, memory=memory, skills=skills,
+            hides=lambda path: rules.hides(path, runner.folder), recall=runner.recall, memory=memory, skills=skills,
             extra_roots=(runner.artifacts.folder, *runner.skills.read_roots()),
             seen=SeenResults(runner.writer.tree.path), sees_images=named.facts.sees_images,
             label=f"{runner.label}{number}.{next(counter)}", estimate=runner.gauge.meter(named.facts.family).text,

@@ -8,11 +8,11 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from nbagent.core.errors import ToolError
+from nbagent.core.errors import ToolError, counted
 from nbagent.core.messages import JsonObject
 from nbagent.tools.output import visible
 from nbagent.tools.paths import file_status, resolve, shown_path
@@ -117,7 +117,8 @@ class GrepTool:
         pattern = str(input["pattern"])
         if len(pattern) > 2_000:
             raise ToolError(f"pattern has {len(pattern):,} characters, at most 2,000; search for a shorter part")
-        files, complete = await asyncio.to_thread(_grep_files, input, context, asyncio.get_running_loop().time)
+        found, complete = await asyncio.to_thread(_grep_files, input, context, asyncio.get_running_loop().time)
+        files = [file for file in found if not context.hides(file[0])]
         task = {
             "pattern": pattern,
             "ignore_case": bool(input.get("ignore_case")),
@@ -126,7 +127,11 @@ class GrepTool:
             "files": files,
         }
         raw, in_time = await _run_worker(json.dumps(task).encode(), limit_s=self.limit_s)
-        return _grep_output(raw, context, pattern=pattern, files=len(files), complete=complete, in_time=in_time)
+        output = _grep_output(raw, context, pattern=pattern, files=len(files), complete=complete, in_time=in_time)
+        if hidden := len(found) - len(files):
+            note = f"\n[{counted(hidden, 'file')} left out: a rule of the person keeps them from you. Do not retry.]"
+            output = replace(output, text=output.text + note)
+        return output
 
 
 def _inside(input: JsonObject) -> str:

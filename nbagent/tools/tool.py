@@ -156,6 +156,7 @@ class ToolContext:
     `cap_chars` is the most characters of a result that reach the model. `seen` maps the keys
     of `read` results that are still in the model's context to their `meta`. `keep` stores a full
     text and says where; what a call printed goes through `scrub` first, so that no key is kept.
+    `hides` tells of a file whether a rule of the person keeps its content from searches.
     `label` names inner code in tracebacks ("5.2"). `cwd` is where relative paths start.
     """
 
@@ -166,6 +167,7 @@ class ToolContext:
     window_tokens: int
     keep: Callable[[str], Artifact]
     scrub: Callable[[str], str] = lambda text: text
+    hides: Callable[[str], bool] = lambda path: False
     kernel: Kernel | None = None
     notebook: Notebook | None = None
     recall: Recall | None = None

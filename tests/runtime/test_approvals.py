@@ -100,6 +100,15 @@ def test_a_deny_pattern_leaves_other_commands_alone(command: str) -> None:
     assert shell(command, deny=["shell(rm *)"]) is None
 
 
+def test_a_rule_on_reading_a_path_hides_the_file_from_searches(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("secrets")
+    for rules in (Rules(deny=("read(secrets/*)",)), Rules(ask=("re*(secrets/*)",))):
+        hidden = [p for p in ("secrets/x", "link/x", "a.txt", "secrets.txt") if rules.hides(str(tmp_path / p), tmp_path)]
+        assert hidden == ["secrets/x", "link/x"]
+    for rules in (Rules(deny=("read",)), Rules(deny=("read(*)", "write(secrets/*)"), allow=("read(secrets/*)",))):
+        assert not rules.hides(str(tmp_path / "secrets/x"), tmp_path)
+
+
 def test_path_rules_look_at_where_a_path_leads(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to("/etc")

@@ -122,6 +122,16 @@ def test_grep_stays_inside_the_cap(desk):
     assert f"[{left} more matching lines" in output.text
 
 
+def test_grep_shows_nothing_of_files_that_a_rule_keeps_from_it(desk):
+    desk.options["hides"] = lambda path: path.endswith("a.py")
+    output = desk.call(GREP, pattern="needle", glob="*.py")
+    assert [line.partition(":")[0] for line in listed(output)] == ["b.py", "src/x.py"]
+    assert "[1 file left out" in output.text
+    alone = desk.call(GREP, pattern="needle", path="a.py")
+    assert listed(alone) == []
+    assert "[1 file left out" in alone.text
+
+
 def test_grep_explains_an_invalid_pattern_and_gives_the_literal_one(desk):
     with pytest.raises(ToolError) as caught:
         desk.call(GREP, pattern="foo(")
