@@ -15,6 +15,7 @@ from nbagent.context.policy import Policy
 from nbagent.context.simulate import Call, Walk, bare_path, simulated_engine, walk
 from nbagent.core.budget import Prices
 from nbagent.core.entries import Compaction, Entry, Pruning
+from nbagent.core.errors import told
 from nbagent.core.messages import Message, Request, Response, canonical, joined_text
 from nbagent.core.view import View, ViewFold
 
@@ -101,7 +102,7 @@ def _row(
     try:
         yield from _billed(walk(path, engine, fold), bill, engine)
     except Exception as error:  # noqa: BLE001  a policy of somebody else; its row says what happened
-        problem = f"it failed: {type(error).__name__}: {error}"
+        problem = f"it failed: {type(error).__name__}: {told(error)}"
     after = fold.view()
     moves = [e.body for e in fold.path if isinstance(e.body, Pruning | Compaction)]
     places = _places(index, path, before, after) if not problem else (0, 0, 0)

@@ -20,7 +20,7 @@ from nbagent.context.moves import cut_keeping
 from nbagent.context.note import DROPPED, NO_NOTE, NoteParts, compose_note, files_touched, shown_again, users_messages
 from nbagent.context.parts import DROP_SHARE, Part, shorter_and_shorter, whole
 from nbagent.context.pins import SHARE, pinned_texts, unpinned
-from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation, in_window
+from nbagent.context.policy import Compact, Moment, NoteStyle, Policy, Prune, Reason, Situation, in_window, planned
 from nbagent.context.rot import detect, moves_for
 from nbagent.context.signals import TurnCalls, signal
 from nbagent.context.standing import (
@@ -114,7 +114,9 @@ class Engine:
         used = situation.used_tokens
         if used > situation.window and (line := alone_too_large(self, fold, used)):
             return line  # before anything is asked for that could not help
-        plan = self.policy.plan(situation)
+        plan = yield from planned(self.policy, situation)
+        if plan is None:
+            return "stopped"
         if any(isinstance(m, Prune) for m in plan) or (situation.moment.idle_s or 0.0) > COLD_S:
             yield from self._mask_rot(fold)
         for move in plan:
@@ -146,7 +148,10 @@ class Engine:
             return False
         before = self.estimate(fold.view())
         situation = yield from self.situation(fold, "overflow")
-        plan = self.policy.plan(situation)
+        plan = yield from planned(self.policy, situation)
+        if plan is None:
+            self.halted.append("stopped")
+            return True
         for move in plan:
             if isinstance(move, Prune):
                 yield from self.record_pruning(fold, move)

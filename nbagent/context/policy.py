@@ -9,12 +9,14 @@ lesson in a small window shows the same things.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Literal, Protocol, TypeAlias
 
 from nbagent.context.handoff import HandoffNote, Missing
 from nbagent.core.budget import Budget
+from nbagent.core.effects import Consult, Effect
 from nbagent.core.entries import Entry
 from nbagent.core.errors import PolicyError
 from nbagent.core.view import View
@@ -171,6 +173,14 @@ class Policy(Protocol):
     def plan(self, situation: Situation) -> Plan:
         """Propose moves; an empty plan changes nothing. Pure: same situation, same plan."""
         ...
+
+
+def planned(policy: Policy, situation: Situation) -> Generator[Effect, Any, Plan | None]:
+    """Return what a policy proposes; None when the person stopped one of somebody else, asked beside the turn."""
+    if not getattr(policy, "aside", False):
+        return policy.plan(situation)
+    found: Plan | None = yield Consult(call=partial(policy.plan, situation))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

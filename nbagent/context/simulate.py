@@ -15,7 +15,7 @@ from nbagent.context.engine import Engine
 from nbagent.context.measure import Meter
 from nbagent.context.policy import Policy, in_window
 from nbagent.context.signals import is_signal
-from nbagent.core.effects import Append, CallModel, Effect, ReadNow
+from nbagent.core.effects import Append, CallModel, Consult, Effect, ReadNow
 from nbagent.core.entries import (
     AssistantMessage,
     Body,
@@ -124,6 +124,8 @@ def _before_call(engine: Engine, fold: ViewFold, at: float) -> Generator[Call, R
                 reply = Entry(f"simulated-{len(fold.path)}", fold.path[-1].id if fold.path else None, at, effect.body)
             case ReadNow():
                 reply = at
+            case Consult():
+                reply = effect.call()
             case CallModel():
                 request = effect.request
                 note = stand_in(request.messages, engine.meter, in_window(NOTE_TOKENS, engine.budget.window_tokens))

@@ -83,6 +83,14 @@ class ReadNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Consult:
+    """Call somebody else's code, which may take long or hang. Reply: what it returns, None when the person stopped."""
+
+    kind: ClassVar[Literal["consult"]] = "consult"
+    call: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Say:
     """Tell the person one line; it is not recorded. Reply: None."""
 
@@ -90,7 +98,9 @@ class Say:
     text: str
 
 
-Effect: TypeAlias = Append | CallModel | AskApproval | RunTools | RunAside | ReadClock | ReadNow | Say | TakeSteering
+Effect: TypeAlias = (
+    Append | CallModel | AskApproval | RunTools | RunAside | Consult | ReadClock | ReadNow | Say | TakeSteering
+)
 Step: TypeAlias = Generator[Effect, Any, None]
 
 

@@ -149,6 +149,14 @@ def short_line(text: str) -> str:
     return line if len(line) <= LONGEST_LINE else f"{line[:300]} … {line[-300:]}"
 
 
+def told(error: BaseException, most_chars: int = 200) -> str:
+    """Return what an exception says, on one line; also of a class of somebody else that cannot say it."""
+    try:
+        return one_line(str(error))[:most_chars]
+    except Exception:  # noqa: BLE001  its own __str__ raised
+        return "it does not say why"
+
+
 def one_line(text: str) -> str:
     """Return `text` with line breaks folded to blanks, so that it prints as one line."""
     return " ".join(text.split())

@@ -25,6 +25,7 @@ from nbagent.context.policy import (
     in_window,
     less_reserve,
     make_policy,
+    planned,
 )
 from nbagent.context.simulate import bare_path
 from nbagent.context.transcript import message_texts
@@ -39,6 +40,7 @@ from nbagent.models.catalog import ModelFacts, lookup, platform_of
 from nbagent.models.context_edits import without_compaction
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.engines import engine_kinds
+from nbagent.runtime.guarded import guarded
 from nbagent.tools.tool import Artifact
 
 ENTRY_POINTS = "nbagent.policies"
@@ -69,7 +71,7 @@ def _installed() -> dict[str, PolicyKind]:
         except Exception:  # noqa: BLE001  somebody else's package; asking for the policy by name names it as unknown
             continue
         if isinstance(kind, PolicyKind):
-            found.setdefault(point.name, kind)
+            found.setdefault(point.name, guarded(kind))
     for name, kind in engine_kinds().items():
         found.setdefault(name, kind)
     return found
@@ -231,7 +233,9 @@ def compact_by_hand(
     if engine.edited is None and before_view.pieces and before_view.in_sight <= {before_view.compaction}:
         return _nothing(engine, before, NOTHING_SINCE)
     situation = yield from engine.situation(fold, "manual")
-    plan = engine.policy.plan(situation)
+    plan = yield from planned(engine.policy, situation)
+    if plan is None:
+        return _nothing(engine, before, "stopped")
     move = _by_hand(situation, next((m for m in plan if isinstance(m, Compact)), None))
     if move is None:
         return _nothing(engine, before, NOTHING_TO_COMPACT)

@@ -13,6 +13,7 @@ from nbagent.core.effects import (
     Append,
     AskApproval,
     CallModel,
+    Consult,
     Decision,
     Effect,
     Notice,
@@ -39,6 +40,7 @@ from nbagent.core.messages import Block, JsonObject, Response, ToolCall, joined_
 from nbagent.models.model import Model, Watch
 from nbagent.models.reply import ReplyBuilder
 from nbagent.runtime.approvals import Approvals
+from nbagent.runtime.beside import beside
 from nbagent.runtime.clock import Clock
 from nbagent.runtime.toolbox import Toolbox
 
@@ -163,6 +165,8 @@ class Driver:
                 return await self._run_tools(effect.calls)
             case RunAside():
                 return await self._run_aside(effect)
+            case Consult():
+                return await self._consult(effect)
             case ReadClock():
                 return self.clock.monotonic() - self._began_at
             case ReadNow():
@@ -284,6 +288,13 @@ class Driver:
     async def _run_aside(self, effect: RunAside) -> tuple[ToolResult, ...] | None:
         try:
             return tuple([await effect.run(call) for call in effect.calls])
+        except asyncio.CancelledError:
+            self.stopped = True
+            return None
+
+    async def _consult(self, effect: Consult) -> Any:
+        try:
+            return await beside(effect.call)
         except asyncio.CancelledError:
             self.stopped = True
             return None

@@ -22,12 +22,15 @@ from nbagent.context.policies import nbagent as default
 from nbagent.context.policy import Compact, NoteStyle, Numbers, Plan, Policy, PolicyKind, Prune, Situation
 from nbagent.core.cuts import cut_points
 from nbagent.core.entries import Entry, ToolResult, TurnEnd, TurnStart
-from nbagent.core.errors import PolicyError, one_line
+from nbagent.core.errors import PolicyError, told
 from nbagent.core.messages import JsonObject
 from nbagent.core.text import clean
+from nbagent.runtime.beside import within
 
 ENTRY_POINTS = "nbagent.engines"
 NUMBERS: Numbers = {"threshold": 0.9}  # share of the window from which `compact` is asked
+
+NOTICE_S = 5.0  # a method that only takes note is waited for so long
 
 _log = logging.getLogger(__name__)
 
@@ -87,8 +90,8 @@ class EngineCare:
         try:
             call = getattr(self.engine, method, None)
             made = otherwise if call is None else call(*arguments, **more)
-        except Exception as error:  # noqa: BLE001  somebody else's code must not end a turn; it is recorded
-            self.quarantine(f"{method} raised {type(error).__name__}: {one_line(str(error))[:200]}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001  somebody else's code must not end a turn; it is recorded
+            self.quarantine(f"{method} raised {type(error).__name__}: {told(error)}")
             return otherwise
         if inspect.isawaitable(made):
             if inspect.iscoroutine(made):
@@ -101,16 +104,16 @@ class EngineCare:
         """Call what a method returned, when it can be called."""
         try:
             if callable(call):
-                call()
+                within(call, NOTICE_S)
         except Exception as error:  # noqa: BLE001  as above
-            self.quarantine(f"{what} raised {type(error).__name__}: {one_line(str(error))[:200]}")
+            self.quarantine(f"{what} raised {type(error).__name__}: {told(error)}")
 
     def has(self, method: str) -> bool:
         """Tell whether the engine has a method of that name."""
         try:
             return hasattr(self.engine, method)
         except Exception as error:  # noqa: BLE001  as above
-            self.quarantine(f"{method} raised {type(error).__name__}: {one_line(str(error))[:200]}")
+            self.quarantine(f"{method} raised {type(error).__name__}: {told(error)}")
             return False
 
     def quarantine(self, why: str) -> None:
@@ -145,6 +148,7 @@ class EnginePolicy:
     name: str
     care: EngineCare
     fallback: Policy
+    aside: bool = True
 
     def plan(self, situation: Situation) -> Plan:
         """Propose what the engine wants; what the default policy wants once the engine is quarantined."""
@@ -153,12 +157,20 @@ class EnginePolicy:
 
     def prepare_subagent_spawn(self, parent: str, child: str) -> Callable[[], None]:
         """Tell that a sub-agent is about to start; returns what takes that back."""
-        undo = self.care.ask("prepare_subagent_spawn", parent, child)
+        undo = self._notify("prepare_subagent_spawn", parent, child)
         return functools.partial(self.care.call_back, "what takes a sub-agent back", undo)
 
     def on_subagent_ended(self, child: str, reason: str) -> None:
         """Tell that a sub-agent is over."""
-        self.care.ask("on_subagent_ended", child, reason)
+        self._notify("on_subagent_ended", child, reason)
+
+    def _notify(self, method: str, *arguments: str) -> Any:
+        """Call a method that only takes note, and is waited for no longer than `NOTICE_S`."""
+        try:
+            return within(functools.partial(self.care.ask, method, *arguments), NOTICE_S)
+        except Exception as error:  # noqa: BLE001  as above
+            self.care.quarantine(f"{method}: {told(error)}")
+            return None
 
     def _asked(self, situation: Situation) -> Plan:
         session = session_name(situation.path)
@@ -264,5 +276,5 @@ def _care_of(point: EntryPoint) -> EngineCare:
     try:
         return EngineCare(name=point.name, engine=point.load()())
     except Exception as error:
-        line = f"the context engine {point.name!r} cannot be loaded: {type(error).__name__}: {one_line(str(error))}"
+        line = f"the context engine {point.name!r} cannot be loaded: {type(error).__name__}: {told(error)}"
         raise PolicyError(f"{line}; choose another with %context policy") from error

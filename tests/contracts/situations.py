@@ -10,7 +10,7 @@ from nbagent.context.measure import Meter
 from nbagent.context.policies import BUILT_IN
 from nbagent.context.policy import Moment, Plan, Policy, Situation, make_policy
 from nbagent.core.budget import Budget
-from nbagent.core.effects import Append, CallModel, ReadNow, Say
+from nbagent.core.effects import Append, CallModel, Consult, ReadNow, Say
 from nbagent.core.entries import Entry
 from nbagent.core.messages import Request, Response, text_block
 from nbagent.core.view import ViewFold, build_view
@@ -89,6 +89,8 @@ class Played:
                     reply = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
                 case ReadNow():
                     reply = self.now
+                case Consult():
+                    reply = effect.call()
                 case Say():
                     self.lines.append(effect.text)
                     reply = None
