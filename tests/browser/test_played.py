@@ -287,6 +287,24 @@ def test_a_note_that_comes_or_goes_takes_no_keyboard_from_a_cell(window: Window,
     assert window.page.evaluate(in_a_cell)
 
 
+def test_of_many_turns_the_newest_is_in_view_and_the_other_parts_stay_near(window: Window, place: str) -> None:
+    tree = bundle("commands")["exchanges"]
+    page = next(e["reply"]["result"] for e in tree if e["command"]["name"] == "page" and e["command"]["of"] == "tree")
+    rows = [{**page["rows"][0], "turn": f"{i:08x}", "number": i, "leaf": i == 1999} for i in range(1950, 2000)]
+    many = {**page, "start": 1950, "total": 2000, "rows": rows}
+    played(window, place, answers={"page": {"tree": many}})
+    turns = window.part("Turns").get_by_role("list", name="Turns")
+    newest = turns.get_by_text("Turn 1999")
+    newest.wait_for()
+    inside = """node => {
+      const list = node.closest('ol').getBoundingClientRect(), own = node.getBoundingClientRect();
+      return own.top >= list.top && own.bottom <= list.bottom + 1; }"""
+    until(lambda: newest.evaluate(inside))
+    assert not turns.get_by_text("Turn 1950").evaluate(inside)
+    near = "panel => panel.querySelector('.nbagent-Scroll').scrollHeight < 3 * panel.clientHeight"
+    assert window.panel.evaluate(near)
+
+
 def test_large_letters_fit_into_a_narrow_panel(window: Window, place: str) -> None:
     played(window, place)
     for part in ("Skills", "Memory"):

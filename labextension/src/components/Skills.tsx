@@ -32,7 +32,10 @@ export function Skills(props: PartProps): JSX.Element {
         defaultValue={catalog.text}
         onChange={event => void catalog.search(event.target.value)}
       />
-      <ul className="nbagent-List" aria-label={trans.__('Skills')}>
+      <ul
+        className="nbagent-List nbagent-mod-long"
+        aria-label={trans.__('Skills')}
+      >
         {catalog.rows.map(row => (
           <Skill key={`${row.source}/${row.name}`} row={row} {...props} />
         ))}

@@ -14,6 +14,15 @@ export function Turns(props: PartProps): JSX.Element {
   const { total, current, stale } = session.state.tree;
   React.useEffect(() => void tree.want());
   const depths = branchDepths(tree.rows);
+  const list = React.useRef<HTMLOListElement>(null);
+  const leaf = tree.rows.find(row => row.leaf)?.turn;
+  React.useEffect(() => {
+    const rows = list.current;
+    const here = rows?.querySelector<HTMLElement>('[aria-current]');
+    if (rows && here) {
+      rows.scrollTop = here.offsetTop + here.offsetHeight - rows.clientHeight;
+    }
+  }, [leaf]);
   return (
     <>
       <p className="nbagent-Hint">
@@ -37,7 +46,11 @@ export function Turns(props: PartProps): JSX.Element {
           {trans.__('Show earlier turns (%1)', tree.more)}
         </button>
       ) : null}
-      <ol className="nbagent-List" aria-label={trans.__('Turns')}>
+      <ol
+        ref={list}
+        className="nbagent-List nbagent-mod-long"
+        aria-label={trans.__('Turns')}
+      >
         {tree.rows.map(row => (
           <Turn
             key={row.turn}
