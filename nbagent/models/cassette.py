@@ -348,7 +348,7 @@ def load(path: Path) -> Cassette:
         CassetteMiss: the file is missing or not a cassette.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         why = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
         raise CassetteMiss(

@@ -44,7 +44,7 @@ class ScriptedModel:
     def from_file(cls, path: Path) -> ScriptedModel:
         """Return the model that a JSON file holds: a list of replies, each a list of blocks."""
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
+            raw = json.loads(path.read_text(encoding="utf-8-sig"))
         except (OSError, ValueError) as error:
             line = f"the script {str(path)!r} cannot be read ({error}); name a JSON list of replies"
             raise UserError(line) from error

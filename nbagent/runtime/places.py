@@ -170,7 +170,7 @@ def _slug(text: str) -> str:
 def cell_ids(notebook: Path) -> frozenset[str]:
     """Return the ids of the cells in the file; empty when it cannot be read."""
     try:
-        raw = json.loads(notebook.read_text(encoding="utf-8"))
+        raw = json.loads(notebook.read_text(encoding="utf-8-sig"))
         return frozenset(str(c["id"]) for c in raw.get("cells", ()) if isinstance(c, dict) and c.get("id"))
     except (OSError, ValueError, AttributeError, TypeError):
         return frozenset()

@@ -77,6 +77,11 @@ def test_a_cassette_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["a.json"]
 
 
+def test_a_cassette_that_an_editor_saved_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(to_text(TWO), encoding="utf-8-sig", newline="\r\n")
+    assert load(tmp_path / "a.json") == TWO
+
+
 def test_turns_are_found_by_prompt_and_past() -> None:
     first = TWO.find("", "load the table")
     assert first.start.turn == "t1"

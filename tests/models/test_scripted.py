@@ -39,3 +39,9 @@ def test_a_script_of_the_right_shape_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_text(json.dumps([[{"type": "tool_use", "name": "python", "input": {}}], [{"type": "text", "text": "a"}], []]))
     assert ScriptedModel.from_file(path).requests == []
+
+
+def test_a_script_with_a_byte_order_mark_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps([[{"type": "text", "text": "a"}]]), encoding="utf-8-sig")
+    assert ScriptedModel.from_file(path).requests == []

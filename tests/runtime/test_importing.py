@@ -17,6 +17,7 @@ from nbagent.core.view import build_view
 from nbagent.runtime.importing import import_transcript, imported_entries
 from nbagent.runtime.importing.formats import parse_recording
 from nbagent.runtime.importing.recorder import COMPACTION, Imported, entry_id
+from nbagent.runtime.importing.sessions import read_recording
 from nbagent.store.artifacts import Artifacts
 from nbagent.store.journal_reading import read_journal
 from nbagent.store.verify import verify
@@ -329,3 +330,8 @@ def test_a_real_recording_converts_whole(file: Path, tmp_path: Path) -> None:
         assert broken_rules(view.messages, open_at_end=True) == []
         assert made.turns >= 1
         assert made.calls >= 1
+
+
+def test_a_recording_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"role": "user"}', encoding="utf-8-sig")
+    assert read_recording(tmp_path / "a.jsonl") == '{"role": "user"}'

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbagent.core.errors import UsageProblem
-from nbagent.runtime.places import Place, find_place, known_sessions, remember
+from nbagent.runtime.places import Place, cell_ids, find_place, known_sessions, remember
 from tests.runtime.lab import write_notebook
 
 
@@ -164,3 +164,8 @@ def test_remember_writes_only_what_changed_and_the_path_inside_its_folder(tmp_pa
     before = path.stat().st_ino
     remember(place, ("1", "2"))
     assert path.stat().st_ino == before
+
+
+def test_the_cells_of_a_notebook_with_a_byte_order_mark_are_known(tmp_path: Path) -> None:
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [{"id": "one"}]}), encoding="utf-8-sig")
+    assert cell_ids(tmp_path / "a.ipynb") == {"one"}

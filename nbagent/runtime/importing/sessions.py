@@ -61,7 +61,7 @@ def read_recording(path: Path) -> str:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise UsageProblem(f"{str(path)!r} is larger than {MOST_BYTES >> 20} MB; split it and import the parts")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageProblem(f"{str(path)!r} is no UTF-8 text ({error.reason}); name a recorded session") from error
     except OSError as error:
