@@ -225,6 +225,7 @@ def _parser(highlight: bool) -> MarkdownIt:
     for name, rule in (
         ("text", _render_text), ("image", _render_image), ("link_open", _render_link),
         ("math", _render_math), ("math_block", _render_math_block),
+        ("fence", _render_code), ("code_block", _render_code),
     ):  # fmt: skip
         parser.add_render_rule(name, rule)
     return parser
@@ -305,6 +306,14 @@ def _render_math(self: RendererHTML, tokens: Sequence[Token], i: int, options: A
 
 def _render_math_block(self: RendererHTML, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
     return f"<p>{html.escape(tokens[i].content)}</p>\n"
+
+
+_CODE_STYLE = "margin:0.5em 0 1em;padding:0 1em"  # JupyterLab leaves no room around a code block in an output
+
+
+def _render_code(self: RendererHTML, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
+    kind = self.fence if tokens[i].type == "fence" else self.code_block
+    return kind(tokens, i, options, env).replace("<pre>", f'<pre style="{_CODE_STYLE}">', 1)
 
 
 def _render_image(self: RendererHTML, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:

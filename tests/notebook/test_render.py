@@ -224,7 +224,13 @@ def test_math_is_left_to_the_front_end_and_money_is_no_math():
 def test_code_has_the_colours_of_the_editor():
     shown = markdown_html("```python\nimport os\n```")
     assert 'style="color:var(--jp-mirror-editor-keyword-color,inherit)">import</span> os' in shown
-    assert markdown_html("```nosuchlang\na<b\n```") == '<pre><code class="language-nosuchlang">a&lt;b\n</code></pre>\n'
+    assert '<code class="language-nosuchlang">a&lt;b\n</code></pre>\n' in markdown_html("```nosuchlang\na<b\n```")
+
+
+@pytest.mark.parametrize("text", ["```py\nx\n```", "    x\n", "- a\n\n  ~~~\n  x\n  ~~~"])
+def test_a_code_block_has_room_around_it(text: str):
+    (pre,) = [attrs for tag, attrs in Tags(markdown_html(text)).found if tag == "pre"]
+    assert "margin" in pre["style"]
 
 
 def test_long_results_are_bounded_and_say_what_is_missing():
