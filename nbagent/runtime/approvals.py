@@ -11,7 +11,7 @@ from nbagent.core.entries import Approval, Entry, TurnStart
 from nbagent.core.errors import ToolError
 from nbagent.core.messages import JsonObject, ToolCall, canonical
 from nbagent.runtime.rules import Named, Rules, Ruling, named_code, named_command, named_path, named_skill
-from nbagent.tools.danger import danger_in_command, danger_in_python
+from nbagent.tools.danger import danger_in_command, danger_in_python, danger_in_writing
 from nbagent.tools.output import undisguised
 from nbagent.tools.registry import validate_input
 from nbagent.tools.tool import Tool
@@ -92,7 +92,7 @@ class Approvals:
             return Decision(allowed=True)
         if ruling is None and tool.spec.access == "read":
             return Decision(allowed=True)
-        danger = _danger(call.name, arguments) if self.mode == "auto" else ()
+        danger = _danger(tool, arguments, self.root) if self.mode == "auto" else ()
         if ruling is None and self.mode == "auto" and not danger:
             return Decision(allowed=True, by="mode")
         if self.ask is None:
@@ -167,11 +167,15 @@ def _named(tool: Tool, arguments: JsonObject, root: Path) -> tuple[Named, ...]:
     return tuple(named)
 
 
-def _danger(name: str, arguments: JsonObject) -> tuple[str, ...]:
-    if name == "python":
-        return danger_in_python(str(arguments.get("code", "")))
-    if name == "shell":
-        return danger_in_command(str(arguments.get("command", "")))
+def _danger(tool: Tool, arguments: JsonObject, root: Path) -> tuple[str, ...]:
+    match tool.spec.name:
+        case "python":
+            return danger_in_python(str(arguments.get("code", "")))
+        case "shell":
+            return danger_in_command(str(arguments.get("command", "")))
+        case "write" | "edit":
+            forms = (form for path in tool.paths(arguments) for form in named_path(path, root).parts)
+            return danger_in_writing(forms, str(arguments.get("content") or arguments.get("new") or ""))
     return ()
 
 

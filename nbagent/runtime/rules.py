@@ -139,10 +139,18 @@ def named_path(path: str, root: Path) -> Named:
     """Return a path in its spellings; relative ones start at `root`, links are resolved for what allows."""
     expanded = os.path.expanduser(path)
     absolute = os.path.normpath(os.path.join(root, expanded))
-    real, real_root = os.path.realpath(absolute), os.path.realpath(root)
+    real, real_root = real_path(absolute), os.path.realpath(root)
     whole = _with_relative(real, real_root)
     spelled = dict.fromkeys((path, expanded, *_with_relative(absolute, str(root)), *whole))
     return Named(parts=tuple(dict.fromkeys([*spelled, *(f"{s}/" for s in spelled)])), whole=whole)
+
+
+def real_path(path: str) -> str:
+    """Return where a path leads; one that no system takes (a NUL in it) leads to itself, and its tool refuses it."""
+    try:
+        return os.path.realpath(path)
+    except ValueError:
+        return path
 
 
 def _with_relative(path: str, root: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from nbagent.core.entries import Entry
 from nbagent.core.errors import Diagnostic, JournalDamaged, UsageProblem
 from nbagent.core.messages import Prefix
 from nbagent.runtime.clock import wall_ns
+from nbagent.runtime.rules import real_path
 from nbagent.store.artifacts import Artifacts
 from nbagent.store.settings import Settings
 from nbagent.store.trust import trusted_folders
@@ -173,7 +174,7 @@ class SessionSkills:
         """Return the usable skill whose SKILL.md a `read` of `path` opens, None for another file."""
         if os.path.basename(path) != "SKILL.md":
             return None
-        full = os.path.realpath(os.path.join(self.folder, os.path.expanduser(path)))
+        full = real_path(os.path.join(self.folder, os.path.expanduser(path)))
         folder = os.path.dirname(full)
         return next((s for s in self.catalog if s.folder == folder and s.usable), None)
 

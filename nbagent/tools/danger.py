@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from collections.abc import Iterable
 
 _NETWORK, _PROCESS = "uses the network", "starts another process"
 _MODULES = {
@@ -234,6 +235,22 @@ def _dotted(node: ast.AST, aliases: dict[str, str]) -> str:
 def _by_words(code: str) -> list[str]:
     found = [f"{why} ({name})" for name, why in _CALLS.items() if "." in name and name in code]
     return found or ["cannot be read as Python"]
+
+
+def danger_in_writing(paths: Iterable[str], text: str) -> tuple[str, ...]:
+    """Return why writing `text` to one file deserves a question; `paths` are the forms of its path.
+
+    >>> danger_in_writing(["reports/a.md"], "hello"), danger_in_writing([".git/hooks/pre-commit"], "#!/bin/sh")
+    ((), ('changes what git keeps or runs (.git)',))
+    """
+    found: list[str] = []
+    for path in paths:
+        parts = path.replace("\\", "/").lower().rstrip("/").split("/")
+        if ".git" in parts:
+            found.append("changes what git keeps or runs (.git)")
+        if parts[-1] == "nbagent.toml" or (parts[-1] == "pyproject.toml" and "tool.nbagent" in text):
+            found.append("changes the settings of nbagent, its permissions too")
+    return _once(found)
 
 
 def _once(reasons: list[str]) -> tuple[str, ...]:

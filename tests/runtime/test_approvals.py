@@ -100,6 +100,29 @@ def test_a_deny_pattern_leaves_other_commands_alone(command: str) -> None:
     assert shell(command, deny=["shell(rm *)"]) is None
 
 
+@pytest.mark.parametrize("tool", ["read", "write", "edit", "glob", "grep"])
+def test_a_path_that_no_system_takes_is_left_to_the_tool_to_refuse(tool: str, tmp_path: Path) -> None:
+    rules = Rules(deny=(f"{tool}(secrets/*)",), allow=("*",))
+    given = {"path": "a\0b", "content": "x", "old": "x", "new": "y", "pattern": "*"}
+    known = TOOLS[tool].spec.input_schema["properties"]
+    arguments = {k: v for k, v in given.items() if k in known}
+    assert decide(tool, tmp_path, rules=rules, **arguments).allowed
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "asks"),
+    [
+        ("a.md", "x", False), (".git/config", "x", True), ("link/hooks/pre-commit", "x", True), ("nbagent.toml", "x", True),
+        ("sub/../NBAGENT.toml", "x", True), ("pyproject.toml", "[project]", False), ("pyproject.toml", "[tool.nbagent]", True),
+        (".gitignore", "x", False),
+    ],
+)  # fmt: skip
+def test_auto_asks_before_it_changes_what_governs_it(path: str, content: str, asks: bool, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(".git")
+    assert decide("write", tmp_path, mode="auto", path=path, content=content).allowed != asks
+    assert decide("edit", tmp_path, mode="auto", path=path, old="a", new=content).allowed != asks
+
+
 def test_a_rule_on_reading_a_path_hides_the_file_from_searches(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("secrets")
     for rules in (Rules(deny=("read(secrets/*)",)), Rules(ask=("re*(secrets/*)",))):
