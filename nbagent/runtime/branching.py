@@ -22,6 +22,7 @@ from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import Response
 from nbagent.core.tree import TurnNode
 from nbagent.core.view import build_view
+from nbagent.runtime.compacting import going_on
 from nbagent.runtime.ports import TurnPorts
 from nbagent.runtime.session import Session
 
@@ -64,9 +65,9 @@ async def go_back_with_note(session: Session, ports: TurnPorts, name: str, *, be
     start = build_view(path).turn
     if start is None or not _texts(path, left):
         raise UsageProblem(NOTHING_LEFT)
-    named = await session.ready_model(session.model_name or start.model)
+    named = await session.ready_model()
     runner = session.runner
-    current = replace(start, policy=runner.settings.policy, model=named.name)
+    current = replace(going_on(session, start), policy=runner.settings.policy, model=named.name)
     engine = runner.engine(named, current)
     response, unseen = await runner.side_driver(named, ports, current).run(_asked(engine, path, left))
     note = read_note(response)

@@ -14,6 +14,7 @@ from nbagent.context.rot import RotFinding
 from nbagent.core.entries import AssistantMessage, Compaction, Entry, Pin, Pruning, Restore, TurnStart, UsageReported
 from nbagent.core.errors import UsageProblem, one_line
 from nbagent.core.messages import is_provider_note
+from nbagent.core.pieces import IMPORTED
 from nbagent.core.tree import TurnNode
 from nbagent.core.view import ViewFold
 from nbagent.models.registry import NamedModel
@@ -281,7 +282,14 @@ def _start(session: Session) -> TurnStart:
     start = ViewFold(session.tree.path()).view().turn
     if start is None:
         raise UsageProblem(NO_CONVERSATION)
-    return start
+    return going_on(session, start)
+
+
+def going_on(session: Session, start: TurnStart) -> TurnStart:
+    """Return the last turn's start as requests go on from it: those of another agent began with a prefix of its own."""
+    if start.policy != IMPORTED:
+        return start
+    return replace(start, prefix=session.runner.root_prefix(session.tree.path()))
 
 
 def _write_bill(writer: SessionWriter, entries: Sequence[Entry]) -> None:

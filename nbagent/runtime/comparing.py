@@ -14,7 +14,7 @@ from nbagent.core.errors import ModelFailed, UsageProblem
 from nbagent.core.messages import Message, Request, Response, is_thinking, text_block
 from nbagent.core.view import build_view
 from nbagent.models.registry import NamedModel
-from nbagent.runtime.compacting import measured_for
+from nbagent.runtime.compacting import going_on, measured_for
 from nbagent.runtime.contexts import known_policies
 from nbagent.runtime.ports import TurnPorts
 from nbagent.runtime.session import Session
@@ -126,7 +126,7 @@ def _start(session: Session) -> TurnStart:
     start = build_view(session.tree.path()).turn
     if start is None:
         raise UsageProblem("there is no conversation to compare policies on; run a %%agent cell first")
-    return start
+    return going_on(session, start)
 
 
 def _chosen(session: Session, names: Sequence[str]) -> tuple[str, ...]:

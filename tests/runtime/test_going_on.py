@@ -14,6 +14,7 @@ from nbagent.core.errors import UsageProblem
 from nbagent.core.messages import Request, joined_text
 from nbagent.models.scripted import says
 from nbagent.runtime.compacting import compact, loss_in_force, pins_of, replace_note, set_pin
+from nbagent.runtime.comparing import compare_session
 from nbagent.runtime.importing import import_transcript
 from nbagent.runtime.matching import CellKey
 from nbagent.runtime.ports import TurnOptions
@@ -87,7 +88,12 @@ def test_who_goes_on_with_a_recording_has_our_tools_and_knows_what_the_other_was
 def test_a_compaction_of_a_recording_keeps_its_system_text(lab: Lab) -> None:
     import_chat(lab)
     lab.open([says(NOTE), says("ok")], name="talk")
-    assert lab.run(compact(lab.session, lab.ports())).applied
+    shown, sizes = previewed(lab).prefix, lab.session.occupancy().used_tokens
+    done = lab.run(compact(lab.session, lab.ports()))
+    assert done.applied
+    assert done.before_tokens == sizes
+    assert lab.requests[-1].prefix == shown  # the provider refuses calls in a request that lists no tools
+    assert compare_session(lab.session, ["off"]).rows[0].last_tokens > 3_000
     lab.send("go on")
     assert RULES in joined_text(lab.requests[-1].prefix.system)
     assert lab.requests[-1].prefix.tools
