@@ -121,7 +121,7 @@ def is_tool_call(block: Block) -> bool:
 
 @dataclass(slots=True)
 class Message:
-    """One message of a request: a role and its blocks. Its bytes are kept once made. Treated as frozen, as an Entry is."""
+    """One message of a request: a role and its blocks. Its bytes are kept. Treated as frozen, as an Entry is."""
 
     role: Role
     blocks: tuple[Block, ...]
