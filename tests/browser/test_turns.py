@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tests.browser.desk import LONG, Notebook, Service, Window, endless, until
-from tests.fakes.messages_api import call, reply
+from tests.fakes.messages_api import Pace, call, reply
 
 
 def used(window: Window) -> int:
@@ -21,13 +21,16 @@ def turn(window: Window, number: int) -> Any:
 
 
 def test_the_gauge_moves_while_an_answer_streams(notebook: Notebook, window: Window, service: Service) -> None:
-    service.replies.append(endless())
+    pace = Pace(1)
+    service.replies.append(reply(LONG * 10, delta_size_chars=4_000, pace=pace))
     notebook.start(1)
     stop = window.panel.get_by_role("button", name="Stop", exact=True)
     stop.wait_for()
-    window.panel.get_by_text("Turn 1").first.wait_for()
-    seen = {used(window)}
-    until(lambda: seen.add(used(window)) or len(seen) >= 4)
+    window.panel.get_by_text("writing").wait_for()
+    for _ in range(3):
+        before = used(window)
+        pace.more()
+        until(lambda before=before: used(window) > before)
     assert stop.is_visible()  # the answer is not complete yet
     stop.click()
     notebook.wait()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.browser.desk import LONG, Notebook, Service, Window, endless, until
-from tests.fakes.messages_api import reply
+from tests.browser.desk import LONG, Notebook, Service, Window, until
+from tests.fakes.messages_api import Pace, reply
 
 CELLS = ("%load_ext nbagent", "%%agent\nFirst question", "%%agent\nSecond question", "%context", "%memory")
 
@@ -32,10 +32,13 @@ def used(notebook: Notebook) -> int:
 def test_the_gauge_below_the_cell_moves_while_a_later_cell_streams(desk: Notebook, service: Service) -> None:
     desk.run(3)
     gauge(desk).wait_for()
-    service.replies.append(endless())
+    pace = Pace(1)
+    service.replies.append(reply(LONG * 10, delta_size_chars=4_000, pace=pace))
     desk.start(1)
-    seen = {used(desk)}
-    until(lambda: seen.add(used(desk)) or len(seen) >= 3)
+    for _ in range(3):
+        before = used(desk)
+        pace.more()
+        until(lambda before=before: used(desk) > before)
     desk.page.evaluate("() => { void jupyterapp.commands.execute('notebook:interrupt-kernel'); }")
     desk.wait()
     assert "Stopped" in desk.text(1)
