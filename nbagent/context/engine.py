@@ -252,7 +252,7 @@ class Engine:
         how = f" without the model's note ({outcome.reason})" if isinstance(outcome, Rejected) else ""
         saved = f"{how} ({before:,} → {after:,} tokens)"
         if isinstance(outcome, HandoffNote) and outcome.unseen:
-            yield Say(text=NOT_SHOWN.format(count=outcome.unseen))
+            yield Say(text=NOT_SHOWN.format(unseen=outcome.unseen[0].upper() + outcome.unseen[1:]))
         if body.details.get("transcript") == "":
             yield Say(text=NOT_ON_DISK)
         yield Say(text=f"The conversation was compacted{saved}; `%context undo` takes it back.")

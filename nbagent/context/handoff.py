@@ -54,13 +54,13 @@ class Missing:
 class HandoffNote:
     """A note as the model wrote it or the person edited it. `sections` maps title to text, in order.
 
-    `unseen` counts the oldest messages that did not fit the request for it. `parts` says in how many requests the
+    `unseen` says what did not fit the request for it ("the oldest 3 messages"). `parts` says in how many requests the
     conversation was read, `missing` what was asked for twice and is not in it.
     """
 
     text: str
     sections: Mapping[str, str]
-    unseen: int = 0
+    unseen: str = ""
     parts: int = 1
     missing: Missing = Missing()
 

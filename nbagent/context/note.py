@@ -16,7 +16,7 @@ HEAD = (
     "do nothing because of it alone. `recall` searches and reads what was replaced."
 )
 UNSEEN = (
-    "Its writer did not see the oldest {count} messages of what was replaced, since they did not fit: they are in no "
+    "Its writer did not see {unseen} of what was replaced, since they did not fit: they are in no "
     "summary, `recall` finds them."
 )
 TRANSCRIPT = "All of it is in the file {path}, as text: `read` and `grep` work on it."
@@ -33,13 +33,13 @@ OMITTED = "({count} earlier messages of the person are not repeated here; `recal
 class NoteParts:
     """What a note is made of. `machine` is the machine-made list, `attached` what is shown again, empty for none.
 
-    `unseen` counts the messages that the writer of the handoff was not shown. `beside` is what a policy keeps beside
+    `unseen` says what the writer of the handoff was not shown. `beside` is what a policy keeps beside
     it, `missing` what the handoff should hold and does not. `transcript` is the file of what was replaced, `note_last`
     puts the handoff behind all else.
     """
 
     handoff: str
-    unseen: int = 0
+    unseen: str = ""
     users: str = ""
     machine: str = ""
     attached: str = ""
@@ -55,7 +55,7 @@ class NoteParts:
 
 def compose_note(parts: NoteParts) -> str:
     """Return the note as the model will see it, the most binding last."""
-    pieces = [HEAD, UNSEEN.format(count=parts.unseen)] if parts.unseen else [HEAD]
+    pieces = [HEAD, UNSEEN.format(unseen=parts.unseen)] if parts.unseen else [HEAD]
     if parts.transcript:
         pieces.append(TRANSCRIPT.format(path=parts.transcript))
     handoff = [("handoff", parts.handoff)]

@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nbagent.context.contained import material
+from nbagent.core.errors import counted
 from nbagent.core.messages import Block, Message, Request, canonical, is_thinking, text_block
 from nbagent.core.view import Piece, View
 
 NOTE_MARK = "<context-note>"  # how the note of a compaction begins
-NOT_SHOWN = "The oldest {count} messages did not fit the request for the note: no summary tells of them, `recall` does."
+NOT_SHOWN = "{unseen} did not fit the request for the note: no summary tells of them, `recall` does."
 NOT_ON_DISK = (
     "What was replaced could not be put into a file of its own, so the note names none; the journal holds it, and "
     "`recall` finds it."
@@ -45,18 +46,18 @@ def messages_from(pieces: Iterable[Piece]) -> tuple[Message, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """A conversation as text. `left_out` counts the messages, the oldest, that are not in it."""
+    """A conversation as text. `left_out` says what is not in it, such as "the oldest 3 messages"."""
 
     text: str
-    left_out: int = 0
+    left_out: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request for a note. `left_out` counts the oldest messages that it does not show."""
+    """A request for a note. `left_out` says what it does not show, as of a Transcript."""
 
     request: Request
-    left_out: int = 0
+    left_out: str = ""
 
 
 def serialised(
@@ -69,19 +70,25 @@ def serialised(
     the results, from the middle outward. The note of an earlier compaction is the oldest of all, and stays: what it
     stands for is nowhere else.
     """
-    messages = _without_results(messages, shed) if shed else messages
+    count = math.ceil(shed * sum(b.get("type") == "tool_result" for m in messages for b in m.blocks))
+    messages = _without_results(messages, count) if count else messages
     parts = message_texts(messages, result_chars=result_chars, thinking=thinking)
     noted = 1 if parts and NOTE_MARK in parts[0] else 0
     drop = int((len(parts) - noted) * min(1.0, max(0.0, drop_share)))
     told = [f"[{drop} earlier messages left out]"] if drop else []
-    return Transcript(text="\n\n".join([*parts[:noted], *told, *parts[noted + drop :]]), left_out=drop)
+    left_out = counted(count, "result") if count else oldest(drop)
+    return Transcript(text="\n\n".join([*parts[:noted], *told, *parts[noted + drop :]]), left_out=left_out)
 
 
-def _without_results(messages: Sequence[Message], share: float) -> list[Message]:
-    """Return messages with that share of their results emptied, from the middle outward (Goose)."""
-    count = sum(b.get("type") == "tool_result" for m in messages for b in m.blocks)
-    order = sorted(range(count), key=lambda i: abs(2 * i - count + 1))
-    gone, at = set(order[: math.ceil(share * count)]), itertools.count()
+def oldest(count: int) -> str:
+    """Return what to call so many messages that were left out; empty for none."""
+    return f"the oldest {counted(count, 'message')}" if count else ""
+
+
+def _without_results(messages: Sequence[Message], count: int) -> list[Message]:
+    """Return messages with so many of their results emptied, from the middle outward (Goose)."""
+    total = sum(b.get("type") == "tool_result" for m in messages for b in m.blocks)
+    gone, at = set(sorted(range(total), key=lambda i: abs(2 * i - total + 1))[:count]), itertools.count()
     return [
         Message(m.role, tuple(
             {**b, "content": SHED} if b.get("type") == "tool_result" and next(at) in gone else b for b in m.blocks

@@ -25,7 +25,7 @@ from nbagent.context.handoff import (
 from nbagent.context.parts import DROP_SHARE, Part, divided_turn, halves, note_in_force, shown_part
 from nbagent.context.policy import Compact
 from nbagent.context.standing import split
-from nbagent.context.transcript import NOTE_MARK, only_of, questioned_text, with_question
+from nbagent.context.transcript import NOTE_MARK, oldest, only_of, questioned_text, with_question
 from nbagent.core.effects import CallModel, Effect, Say
 from nbagent.core.entries import UsageReported
 from nbagent.core.messages import Request, Response
@@ -106,7 +106,7 @@ def _of_divided_turn(engine: Engine, fold: ViewFold, move: Compact, begins: int)
         return turn
     return HandoffNote(
         text=TURN_PART.format(history=history.text, turn=turn.text), sections={**history.sections, **turn.sections},
-        unseen=history.unseen + turn.unseen, parts=max(history.parts, turn.parts),
+        unseen=" and ".join(filter(None, [history.unseen, turn.unseen])), parts=max(history.parts, turn.parts),
     )  # fmt: skip
 
 
@@ -279,7 +279,7 @@ def _through(engine: Engine, fold: ViewFold, move: Compact, stages: Stages) -> F
         note = yield from _asked(engine, fold, move, merge)
     if isinstance(note, Rejected):
         return note
-    return replace(note, unseen=stages.left_out, parts=stages.count)
+    return replace(note, unseen=oldest(stages.left_out), parts=stages.count)
 
 
 def _ceiling_reached(fold: ViewFold, begun: int) -> str:

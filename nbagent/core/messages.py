@@ -9,7 +9,7 @@ from and to it in `models/`. A block is never changed once made; a changed one i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -139,6 +139,30 @@ class Message:
         if not self._bytes:
             self._bytes = canonical({"role": self.role, "content": self.blocks}).encode()
         return self._bytes
+
+
+NO_IMAGE = "[an image, which this model cannot see]"
+
+
+def without_images(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Return messages as a model takes them that sees no images: a word stands for each (agents.md 3.4)."""
+
+    def shown(block: Block) -> Block:
+        if block.get("type") == "image":
+            return text_block(NO_IMAGE)
+        inner = block.get("content")
+        if block.get("type") != "tool_result" or not isinstance(inner, list | tuple):
+            return block
+        return {**block, "content": [shown(b) for b in inner]}
+
+    return tuple(
+        Message(m.role, tuple(map(shown, m.blocks))) if any(map(_shows_image, m.blocks)) else m for m in messages
+    )
+
+
+def _shows_image(block: Block) -> bool:
+    inner = block.get("content") if block.get("type") == "tool_result" else None
+    return block.get("type") == "image" or (isinstance(inner, list | tuple) and any(map(_shows_image, inner)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

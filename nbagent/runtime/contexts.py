@@ -33,7 +33,7 @@ from nbagent.core.budget import Budget
 from nbagent.core.effects import Effect
 from nbagent.core.entries import Compaction, Entry, Restore, TurnStart
 from nbagent.core.errors import JournalUnwritable, UsageProblem
-from nbagent.core.messages import Message, Prefix, Request
+from nbagent.core.messages import Message, Prefix, Request, without_images
 from nbagent.core.pieces import IMPORTED
 from nbagent.core.view import View, ViewFold, build_view
 from nbagent.models.catalog import ModelFacts, lookup, platform_of
@@ -305,11 +305,14 @@ def make_engine(
     `prefix` gives the one in force: thinking that is sent back with a request for a note is bound to it.
     """
 
-    def request_of(model: str, options: Mapping[str, Any]) -> Callable[[Sequence[Message], int], Request]:
+    def request_of(
+        model: str, options: Mapping[str, Any], facts: ModelFacts
+    ) -> Callable[[Sequence[Message], int], Request]:
         def make_request(messages: Sequence[Message], max_tokens: int) -> Request:
             marks = tuple(i for i in (len(messages) - 3, len(messages) - 1) if i >= 0)
             return Request(
-                model=model, max_tokens=max_tokens, prefix=prefix(), messages=tuple(messages), options=options,
+                model=model, max_tokens=max_tokens, prefix=prefix(), options=options,
+                messages=tuple(messages) if facts.sees_images else without_images(messages),
                 breakpoints=marks,
             )  # fmt: skip
 
@@ -321,7 +324,7 @@ def make_engine(
             return None
         return Former(
             model=start.model, window_tokens=min(working_tokens, facts.window_tokens),
-            make_request=request_of(start.model, without_compaction(start.options)),
+            make_request=request_of(start.model, without_compaction(start.options), facts),
             price=lambda usage: price_of(facts, usage),
         )  # fmt: skip
 
@@ -332,8 +335,9 @@ def make_engine(
             return ""
 
     return Engine(
-        policy=policy, meter=meter, prefix=prefix(), budget=budget, make_request=request_of(named.name, options),
-        predict=predict, price=lambda model, usage: price_of(named.facts, usage), former=former,
+        policy=policy, meter=meter, prefix=prefix(), budget=budget,
+        make_request=request_of(named.name, options, named.facts), predict=predict,
+        price=lambda model, usage: price_of(named.facts, usage), former=former,
         binds_thinking=named.facts.binds_thinking, fresh_prefix=fresh_prefix,
         skills_note=skills_note, model=named.name, model_window=named.facts.window_tokens,
         focus=focus, edited=edited, flush=flush, machine_note=MachineNotes(meter.text),

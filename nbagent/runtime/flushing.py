@@ -163,7 +163,8 @@ class Flush:
         ).due  # fmt: skip
 
     def _run(self, engine: Engine, fold: ViewFold, style: NoteStyle, drop: float) -> Generator[Effect, Any, str]:
-        asked = engine.ask(fold, self.tools.plan.prompt, replace(style, reply_tokens=REPLY_TOKENS), drop)
+        style = replace(style, reply_tokens=REPLY_TOKENS, sheds="oldest")
+        asked = engine.ask(fold, self.tools.plan.prompt, style, drop)
         if asked is None:
             return (yield from self._ended(fold, failed="the conversation does not fit the window, even shortened"))
         marks = asked.request.breakpoints[:-1]  # its own question is read by nobody again

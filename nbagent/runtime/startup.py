@@ -252,3 +252,8 @@ def stored_prefix(
                 os.replace(path, path.with_name(f"{path.name}.damaged"))
         tell(f"The stored beginning of this conversation is lost and was made anew: {error}")
         return make()
+
+
+def file_marks(files: Sequence[StartupFile]) -> dict[str, str]:
+    """Return what tells whether a file changed; of a day's log it is not asked, since the agent itself adds to it."""
+    return {f.name: f.mark for f in files if not f.daily}

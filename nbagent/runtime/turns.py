@@ -17,7 +17,7 @@ from nbagent.core.budget import Budget
 from nbagent.core.effects import TurnBegan
 from nbagent.core.entries import Entry, Snapshot, TurnStart
 from nbagent.core.errors import Diagnostic, UsageProblem
-from nbagent.core.messages import JsonObject, Prefix, Request
+from nbagent.core.messages import JsonObject, Prefix, Request, without_images
 from nbagent.core.turn import Limits, TurnInput, close_broken_turn, run_turn
 from nbagent.core.view import View, build_view
 from nbagent.models.catalog import ModelFacts
@@ -40,7 +40,7 @@ from nbagent.runtime.scrubbed import guarded
 from nbagent.runtime.skilling import TOOLS as SKILL_TOOLS
 from nbagent.runtime.skilling import SessionSkills
 from nbagent.runtime.spent import DayLedger, spent_before, unpriced_ceilings
-from nbagent.runtime.startup import StartupFile, make_prefix, startup_files, stored_prefix
+from nbagent.runtime.startup import StartupFile, file_marks, make_prefix, startup_files, stored_prefix
 from nbagent.runtime.toolbox import Toolbox
 from nbagent.runtime.turn_notes import TurnNotes, turn_notes
 from nbagent.runtime.turn_skills import granted, granted_in_turn, reattached
@@ -123,7 +123,7 @@ class TurnRunner:
         """Make the prefix anew; return what a compaction remembers of it: its digest, and the marks of its files."""
         files, _ = self._startup_files()
         made = self.store_prefix(self.new_prefix(self.writer.tree.path()))
-        return {"prefix": made, "files": _marks(files), "skills": self.skills.mark()}
+        return {"prefix": made, "files": file_marks(files), "skills": self.skills.mark()}
 
     def _startup_files(self) -> tuple[tuple[StartupFile, ...], tuple[Diagnostic, ...]]:
         return startup_files(self.folder, self.home, self.writer.clock.today(), self.settings.context.prompt)
@@ -155,13 +155,13 @@ class TurnRunner:
         view = build_view(path)
         before, first = told_state(path, view.in_sight), view.turn is None
         files, problems = self._startup_files()
-        if first or before.get("files") != _marks(files):
+        if first or before.get("files") != file_marks(files):
             self.notices.extend(map(str, problems))
         notes = self._notes(view, path, before, facts)
         told = self.skills.tell(before.get("skills"), None if first else self.prefix_of(self.root_prefix(path)))
         now = Surroundings(
             today=self.writer.clock.today(), kernel=ports.kernel_id, observe=observe, variables=seen, cells=ports.cells,
-            files={f.name: f.text for f in files}, file_marks=_marks(files), masked=masked,
+            files={f.name: f.text for f in files}, file_marks=file_marks(files), masked=masked,
             notes=notes.lines, skills=told.text, marks={**notes.marks, **({"skills": told.mark} if told.mark else {})},
         )  # fmt: skip
         return compose(before, now, first=first)
@@ -246,7 +246,9 @@ class TurnRunner:
         prefix = self.prefix_of(self._in_force.of(self.writer.tree.path()) or start.prefix)
         share = self.gauge.look(view, prefix, named.facts) / self.budget(named.facts).window_tokens
         options = provider.options_now(start.options, self.writer.tree.path(), share)
-        return assemble(view, prefix, model=start.model, max_tokens=max_tokens, options=options)
+        request = assemble(view, prefix, model=start.model, max_tokens=max_tokens, options=options)
+        seen = request.messages if named.facts.sees_images else without_images(request.messages)
+        return request if seen is request.messages else replace(request, messages=seen)
 
     def close_broken(self) -> None:
         """Give a turn that a crash left open its results and its end."""
@@ -393,8 +395,3 @@ class TurnRunner:
         digest = self.artifacts.put_text(text)
         size = len(text.encode("utf-8", "replace"))
         return Artifact(digest=digest, path=self.artifacts.shown_path(digest), size_bytes=size)
-
-
-def _marks(files: Sequence[StartupFile]) -> dict[str, str]:
-    """Return what tells whether a file changed; of a day's log it is not asked, since the agent itself adds to it."""
-    return {f.name: f.mark for f in files if not f.daily}

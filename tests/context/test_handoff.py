@@ -106,7 +106,7 @@ def test_the_oldest_share_of_a_transcript_can_be_left_out() -> None:
     turn = path(start(), user("one"), reply("two"), user("three"), reply("four"))
     shown = serialised(build_view(turn).messages, drop_share=0.5)
     assert shown.text.startswith("[2 earlier messages left out]")
-    assert shown.left_out == 2
+    assert shown.left_out == "the oldest 2 messages"
     assert "one" not in shown.text
 
 

@@ -249,7 +249,26 @@ def test_a_connection_that_breaks_costs_one_attempt(make_fake: Make, folder: Pat
         assert (script.notes, wire(session)) == (1, before)
 
 
-@pytest.mark.parametrize("policy", ["nbagent", "pi", "codex", "createrole"])
+def test_results_that_a_request_for_a_note_left_out_are_named(make_fake: Make, folder: Path) -> None:
+    """peers 82, agents 70: nbagent leaves results out, and says how many; every message is shown."""
+    faults = iter([OVERFLOW, OVERFLOW])
+    script = Script(each=6)
+    fake = make_fake()
+    fake._answer_of = script
+    with talk(folder, fake, "nbagent", 60_000, FREE) as session:
+        for k in range(2):
+            session.send(f"Part {k}")
+        script.note = lambda: reply(fault=fault) if (fault := next(faults, None)) else NOTE
+        assert session.run(compact(session.session, session.ports)).applied
+        asked = [t for r in fake.requests if "<transcript>" in (t := texts(r.body))][-1]
+        count = asked.count("(result: [left out])")
+        assert count == 2
+        assert "earlier messages left out" not in asked
+        assert f"did not see {count} results of what was replaced" in wire(session).decode()
+        assert sum(f"{count} results did not fit" in e.text for e in session.seen(Notice)) == 1
+
+
+@pytest.mark.parametrize("policy", ["pi", "codex", "createrole"])
 def test_what_a_shortened_request_for_a_note_left_out_is_named(make_fake: Make, folder: Path, policy: str) -> None:
     """peers 82: every message is verbatim, summarised, or said to be gone; the earlier note is shown again."""
     faults = iter([OVERFLOW, OVERFLOW])

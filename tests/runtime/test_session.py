@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -26,13 +27,15 @@ from nbagent.core.entries import (
     UsageReported,
 )
 from nbagent.core.errors import JournalLocked, UsageProblem
+from nbagent.core.messages import NO_IMAGE
 from nbagent.models.scripted import calls, says
 from nbagent.runtime.matching import stale_turns
 from nbagent.runtime.ports import TurnOptions
 from nbagent.runtime.preview import preview_turn
+from tests.contracts.story import PNG
 from tests.fakes.messages_api import FakeMessagesAPI, call, reply, text, thinking
 from tests.patience import until
-from tests.runtime.lab import Lab, extended_by, result_texts, write_notebook
+from tests.runtime.lab import MODEL, Lab, extended_by, result_texts, write_notebook
 
 
 @pytest.fixture
@@ -601,3 +604,19 @@ def test_a_lost_beginning_is_made_anew_and_told_once(tmp_path: Path, how: str) -
     lab.restart([says("four")])
     lab.send("fourth", "c4")
     assert lab.prompts()[-1] == "fourth"
+
+
+def test_a_model_that_sees_no_images_is_sent_a_word_for_each(tmp_path: Path) -> None:
+    """agents.md 3.4: else it refuses the whole conversation; what is kept, and what others see, stays as it is."""
+    lab = Lab(tmp_path / "work")
+    lab.open([says("a picture"), says("still one")])
+    lab.script([says("I cannot see it")], "local-model")
+    (tmp_path / "work" / "a.png").write_bytes(base64.b64decode(PNG))
+    lab.send("what is @a.png?", "A")
+    seen = lab.requests[-1]
+    assert '"type":"image"' in seen.canonical_bytes().decode()
+    lab.send("and now?", "B", model="local-model")
+    assert '"type":"image"' not in lab.requests[-1].canonical_bytes().decode()
+    assert NO_IMAGE in lab.requests[-1].canonical_bytes().decode()
+    lab.send("and again?", "C", model=MODEL)
+    assert extended_by(seen, lab.requests[-1])
