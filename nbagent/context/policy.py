@@ -240,7 +240,8 @@ def make_policy(kinds: Mapping[str, PolicyKind], name: str, changes: Numbers | N
         if key not in numbers:
             near = difflib.get_close_matches(key, numbers, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise PolicyError(f"policy {base!r} has no number {key!r}; {hint}it has: {', '.join(numbers)}")
+            has = f"it has: {', '.join(numbers)}" if numbers else "it has none"
+            raise PolicyError(f"policy {base!r} has no number {key!r}; {hint}{has}")
         numbers[key] = Given(_checked(base, key, value, kind))
     return kind.make(numbers)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbagent.context.compare import Comparing, Row, comparing
+from nbagent.context.policy import Policy
 from nbagent.context.transcript import message_texts, questioned_text
 from nbagent.core.effects import Append, CallModel, Effect, Say
 from nbagent.core.entries import TurnStart, UsageReported
@@ -15,7 +16,7 @@ from nbagent.core.messages import Message, Request, Response, is_thinking, text_
 from nbagent.core.view import build_view
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.compacting import going_on, measured_for
-from nbagent.runtime.contexts import known_policies
+from nbagent.runtime.contexts import choose_policy, kept_numbers, known_policies
 from nbagent.runtime.ports import TurnPorts
 from nbagent.runtime.session import Session
 
@@ -43,7 +44,7 @@ def compare_session(
 ) -> Comparison:
     """Compare the policies `names` (NAME or NAME@seed; all when empty) on the current path; the one in force too.
 
-    Each has the numbers that the person set, as far as it has them. Nothing is written. The model and the policy
+    Each has the numbers that it would have if it was chosen now. Nothing is written. The model and the policy
     of an imported conversation need not be known here. `began(name, number, of)` is called before each.
 
     Raises:
@@ -135,7 +136,13 @@ def _chosen(session: Session, names: Sequence[str]) -> tuple[str, ...]:
 
 def _steps(session: Session, named: NamedModel, start: TurnStart, chosen: Sequence[str]) -> Comparing:
     runner = session.runner
-    policies = {name: runner.policy_of(name) for name in chosen}
+    settings = session.settings
+
+    def policy_of(name: str) -> Policy:
+        kept = kept_numbers(runner.numbers, of=settings.policy, policy=name)
+        return choose_policy(name, kept, settings.threshold)
+
+    policies = {name: policy_of(name) for name in chosen}
     engine = runner.engine(named, replace(start, policy=session.settings.policy))
     return comparing(session.tree.path(), policies, engine, prices=named.facts.prices)
 

@@ -90,7 +90,19 @@ def choose_policy(name: str, numbers: Numbers, threshold: float | None) -> Polic
     changes = {k: v for k, v in numbers.items() if kind is not None and k in kind.default}
     if threshold is not None and kind is not None and "threshold" in kind.default:
         changes.setdefault("threshold", threshold)
+    if kind is not None and not changes.get("threshold", 1) and kind.default["threshold"]:
+        del changes["threshold"]  # 0 takes a limit back; this policy always has one, its own
     return make_policy(kinds, name, changes)
+
+
+def kept_numbers(numbers: Numbers, *, of: str, policy: str) -> dict[str, float]:
+    """Return what of the numbers that were set for the policy `of` holds for `policy`.
+
+    For another one that is the threshold, for a preset nothing: other numbers mean something else there.
+    """
+    if policy == of:
+        return dict(numbers)
+    return {k: v for k, v in numbers.items() if k == "threshold" and "@" not in policy}
 
 
 def threshold_share(policy: Policy, window_tokens: int) -> float:

@@ -389,3 +389,20 @@ def test_pin_alone_lists_what_is_pinned(kernel: AgentKernel, tmp_path: Path) -> 
         assert text == "pinned: 不得删除 sales_1 列"
         kernel.run("%context unpin -1")
         assert shown(kernel.run("%context pin")).splitlines() == [text]
+
+
+def test_a_limit_that_was_taken_back_stands_in_no_other_policys_way(kernel: AgentKernel, tmp_path: Path) -> None:
+    with FakeMessagesAPI(["ok"], repeat=True) as fake:
+        kernel.begin(tmp_path, fake)
+        kernel.run(agent("one"), cell_id="c1")
+        assert "threshold=0.5" in shown(kernel.run("%context set threshold = 0.5"))
+        assert "threshold=0 " in shown(kernel.run("%context set threshold=-0"))
+        assert "codex" in shown(kernel.run("%context compare"))
+        for policy, own in (("codex", "0.9"), ("gemini-cli", "0.5"), ("manus", "0.64"), ("createrole", "0.9"), ("pi", "0")):
+            assert f"threshold={own} " in shown(kernel.run(f"%context policy {policy}")), policy
+        assert "no share" in error_line(kernel.run("%context set policy=codex threshold=0"))
+        kernel.run("%context set policy=nbagent keep=1")  # which gemini-cli cannot have
+        assert "gemini-cli" in shown(kernel.run("%context compare"))
+        assert "it has none; besides: policy" in error_line(kernel.run("%context set policy=off keep=1"))
+        assert "Did you mean 'show'?" in error_line(kernel.run("%context Show"))
+        assert "1 turn, 1 model call, window" in shown(kernel.run("%context compare pi"))

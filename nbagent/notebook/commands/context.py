@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -38,6 +39,7 @@ from nbagent.runtime.contexts import (
     CompactionResult,
     check_number,
     effective_numbers,
+    kept_numbers,
     known_policies,
     meaning_of,
     numbers_of,
@@ -47,7 +49,7 @@ from nbagent.runtime.ports import TurnOptions, TurnPorts
 from nbagent.runtime.provider_edits import missing_edits
 
 BESIDES: Mapping[str, Sequence[str]] = {  # what `%context set` takes besides numbers of the policy, and their words
-    "policy": (), "window": (), "provider": PROVIDER, "prompt": PROMPT,
+    "policy": (), "window": ("model",), "provider": PROVIDER, "prompt": PROMPT,
 }  # fmt: skip
 LONG_ENTRIES = 2_000  # from here on a comparison tells how far it is
 
@@ -60,7 +62,8 @@ def context_command(agent: Any, line: str, *, ask: Ask | None = None) -> Any:
         return context_report(agent)
     command = CONTEXT_COMMANDS.get(HELP.get(words[0], words[0]))
     if command is None:
-        raise UsageProblem(f"%context has no sub-command {words[0]!r}; it has: {', '.join(CONTEXT_COMMANDS)}")
+        near = nearest(words[0], CONTEXT_COMMANDS)
+        raise UsageProblem(f"%context has no sub-command {words[0]!r}; it has: {', '.join(CONTEXT_COMMANDS)}.{near}")
     return command(agent, words[1:], ask)
 
 
@@ -90,10 +93,7 @@ def take_policy(agent: NotebookAgent, name: str) -> None:
 
 
 def _kept_numbers(agent: NotebookAgent, policy: str) -> dict[str, float]:
-    """Return what of the numbers set holds for `policy`: for another one the threshold, for a preset nothing."""
-    if policy == agent.session().settings.policy:
-        return agent.numbers
-    return {k: v for k, v in agent.numbers.items() if k == "threshold" and "@" not in policy}
+    return kept_numbers(agent.numbers, of=agent.session().settings.policy, policy=policy)
 
 
 def _numbers(agent: NotebookAgent) -> str:
@@ -144,7 +144,7 @@ def set_numbers(agent: NotebookAgent, words: Words) -> None:
     """
     session, numbers = agent.session(), {}
     chosen: dict[str, Any] = {}
-    for word in words:
+    for word in re.sub(r"\s*=\s*", "=", " ".join(words)).split():
         key, _, value = word.partition("=")
         if not value:
             raise UsageProblem(f"%context set takes KEY=VALUE, not {word!r}; the numbers are: {_numbers(agent)}")
@@ -197,7 +197,7 @@ def _number(key: str, value: str, *, whole: bool = False) -> Any:
         plain = value.replace("_", "").replace(",", "")
         if not whole and plain.endswith("%"):
             return round(float(plain.removesuffix("%")) / 100, 6)
-        return int(plain) if whole else float(plain)
+        return int(plain) if whole else float(plain) + 0.0  # no -0
     except ValueError as error:
         kind = "whole number, such as 128000" if whole else "number"
         raise UsageProblem(f"%context set {key}={value}: {value!r} is no {kind}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nbagent.core.errors import counted
 from nbagent.notebook.render import money
 from nbagent.notebook.reports.tables import Document, Line, Table, displayable
 from nbagent.runtime.comparing import Comparison, Row
@@ -37,8 +38,8 @@ class CompareReport:
         calls = max((r.calls for r in found.rows), default=0)
         count = len(found.rows)
         title = (
-            f"{count} {'policy' if count == 1 else 'policies'} on this conversation: {found.turns} "
-            f"turn{'' if found.turns == 1 else 's'}, {calls} model calls, window {found.window_tokens:,} tokens"
+            f"{counted(count, 'policy', 'policies')} on this conversation: {counted(found.turns, 'turn')}, "
+            f"{counted(calls, 'model call')}, window {found.window_tokens:,} tokens"
         )
         head = (
             "policy", "tokens sent", "cost", "cache hits", "notes", "prunings", "compactions", "last context",
