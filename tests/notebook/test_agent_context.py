@@ -227,7 +227,7 @@ def test_numbers_are_shown_as_they_count_and_belong_to_the_policy_they_were_set_
     assert "threshold=0.6 " in shown(kernel.run("%context set threshold=0.6"))
     assert "threshold=0.6 reserve_tokens=2000" in shown(kernel.run("%context policy openclaw"))
     seed = shown(kernel.run("%context set policy=gemini-cli@seed"))
-    assert "threshold=0.7 keep=0.3 budget_tokens=5000 stub_tokens=1000 output_chars=4000 loop_calls=5 protect_tokens=5000 mask_least_tokens=3000" in seed
+    assert "threshold=0.7 keep=0.3 budget_tokens=5000 stub_tokens=1000 protect_tokens=5000 mask_least_tokens=3000" in seed
     assert "threshold=0.5 " in shown(kernel.run("%context policy gemini-cli"))
     assert "keep_tokens=1234567 " in shown(kernel.run("%context set policy=manus keep_tokens=1234567"))
 
