@@ -416,3 +416,13 @@ test('the reason of a compaction is part of its sentence', () => {
   link.receive({ kind: 'delta', seq: 1, parts: { compaction } });
   assert.match(drawn(session), /In force: 900 → 300 tokens \(asked for\)\./);
 });
+
+test('a line names its command once', async () => {
+  const { session, answer } = desk();
+  void session.memory.search('x');
+  await answer({ status: 'error', line: 'search: query is too long' });
+  assert.match(
+    drawn(session),
+    /<strong>Search memory: <\/strong>query is too long</
+  );
+});

@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import type { KeyedLine } from '../lines.js';
 import { Agents } from './Agents.js';
 import { Compaction } from './Compaction.js';
 import { Gauge, Settings } from './Gauge.js';
@@ -68,7 +69,7 @@ function Lines({ session, trans }: PanelProps): JSX.Element {
             {(line.waits || line.error) && line.name !== '' ? (
               <strong>{`${commandWords(line.name, trans)}: `}</strong>
             ) : null}
-            {line.text}
+            {withoutName(line)}
           </p>
           <button
             type="button"
@@ -83,6 +84,13 @@ function Lines({ session, trans }: PanelProps): JSX.Element {
       ))}
     </div>
   );
+}
+
+/** Return the text of a line; the kernel begins some with the command, which is told in other words before it. */
+function withoutName({ name, text }: KeyedLine): string {
+  return name !== '' && text.startsWith(`${name}: `)
+    ? text.slice(name.length + 2)
+    : text;
 }
 
 function Body(props: PanelProps): JSX.Element {

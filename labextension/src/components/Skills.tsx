@@ -4,7 +4,7 @@ import * as React from 'react';
 
 import { tokens } from '../format.js';
 import type { SkillRow } from '../protocol.js';
-import { Badge, type PartProps } from './shared.js';
+import { Badge, listClass, type PartProps } from './shared.js';
 
 export function Skills(props: PartProps): JSX.Element {
   const { session, trans } = props;
@@ -33,7 +33,7 @@ export function Skills(props: PartProps): JSX.Element {
         onChange={event => void catalog.search(event.target.value)}
       />
       <ul
-        className="nbagent-List nbagent-mod-long"
+        className={listClass(catalog.rows.length)}
         aria-label={trans.__('Skills')}
       >
         {catalog.rows.map(row => (

@@ -4,7 +4,7 @@ import * as React from 'react';
 
 import { dollars } from '../format.js';
 import type { TurnRow } from '../protocol.js';
-import { Badge, type PartProps } from './shared.js';
+import { Badge, listClass, type PartProps } from './shared.js';
 
 const MOST_INDENTS = 6;
 
@@ -48,7 +48,7 @@ export function Turns(props: PartProps): JSX.Element {
       ) : null}
       <ol
         ref={list}
-        className="nbagent-List nbagent-mod-long"
+        className={listClass(tree.rows.length)}
         aria-label={trans.__('Turns')}
       >
         {tree.rows.map(row => (

@@ -137,6 +137,13 @@ export function Say(props: {
   );
 }
 
+const FEW_ROWS = 8;
+
+/** Return the class of a list: many rows scroll in a box of their own, so that the parts below stay near. */
+export function listClass(rows: number): string {
+  return rows > FEW_ROWS ? 'nbagent-List nbagent-mod-long' : 'nbagent-List';
+}
+
 /** A small word beside a row, such as "stale". */
 export function Badge(props: {
   kind: string;
