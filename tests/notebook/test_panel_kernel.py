@@ -66,6 +66,18 @@ class Running:
         return self._found[0]
 
 
+class Later(list[str]):
+    """Answers of a person who waits until `may_come` is set."""
+
+    def __init__(self, answers: list[str]) -> None:
+        super().__init__(answers)
+        self.may_come = threading.Event()
+
+    def pop(self, index: Any = -1) -> str:
+        assert self.may_come.wait(HANG_S)
+        return super().pop(index)
+
+
 def test_the_kernel_opens_the_comm_and_answers_hello_with_the_state(kernel: AgentKernel, tmp_path: Path) -> None:
     with panel_of(kernel) as panel, FakeMessagesAPI(["hello"]) as fake:
         kernel.begin(tmp_path, fake)
@@ -380,10 +392,13 @@ def test_a_panel_that_shows_no_questions_leaves_them_below_the_cell(
         panel.hello()
         limit = "import nbagent.notebook.panel.bridge as _bridge; _patient, _bridge.PONG_S = _bridge.PONG_S, .1"
         kernel.run(limit)  # nobody answers here
-        cell = Running(kernel, agent("go"), answers=["y"])
+        answers = Later(["y"])
+        cell = Running(kernel, agent("go"), answers=answers)
         while cell.runs:
             panel.read()
             assert panel.parts["approval"]["approval"] == ""
+            if panel.parts["turn"]["activity"] == "waiting for your answer below the cell":
+                answers.may_come.set()
         assert "42" in shown(cell.result())
         kernel.run("_bridge.PONG_S = _patient")
 

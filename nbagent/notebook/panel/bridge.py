@@ -62,6 +62,7 @@ __all__ = ["Bridge", "Peer"]
 
 WAITS_FOR_TURN = "A turn runs; this is done when it ends."
 WAITS_FOR_PERSON = "waiting for your answer"
+WAITS_BELOW = "waiting for your answer below the cell"  # of no use to a page that was loaded since; Stop is
 WAITS_FOR_WORK = "The conversation is being compacted; this is done after that."
 PONG_S = 1.0  # how long a question waits for a front end that may show it
 LOOK_S = 0.02
@@ -87,7 +88,7 @@ class Bridge:
         self._told = ToldWords()
         self._waiting: deque[tuple[Peer, Command]] = deque()
         self._compacting: asyncio.Task[Any] | None = None
-        self._works, self._asks = False, 0
+        self._works, self._asks, self._asks_below = False, 0, False
         self._token, self._approves = 0, False
         self._gauge_is_due = False
         for turn in agent.recent_turns()[-1:] if agent.runs else ():
@@ -297,7 +298,7 @@ class Bridge:
         with self._live_lock:
             turn, gauge, agents = self._live.turn, self._live.gauge, self._live.agents
         if self._asks and turn.status == "running":
-            turn = replace(turn, activity=WAITS_FOR_PERSON)
+            turn = replace(turn, activity=WAITS_BELOW if self._asks_below else WAITS_FOR_PERSON)
         return replace(
             self._facts.state, gauge=gauge, turn=turn, agents=agents, approval=self._question.part(),
             queue=QueuePart(total=len(waiting), rows=waiting),
@@ -348,13 +349,20 @@ class Bridge:
 
         async def answer(question: str) -> str | None:
             shown = self._question.begin(question) if await self._shows_questions() else None
-            if shown is None:
-                return await below(question)
+            given = None
+            if shown is not None:
+                try:
+                    given = await asyncio.wrap_future(shown)
+                finally:
+                    self._question.end()
+            if given is not None:
+                return given
+            self._asks_below = True
+            self._thread.wake()
             try:
-                given = await asyncio.wrap_future(shown)
+                return await below(question)
             finally:
-                self._question.end()
-            return await below(question) if given is None else given
+                self._asks_below = False
 
         return ask
 
