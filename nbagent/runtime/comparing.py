@@ -11,7 +11,7 @@ from nbagent.context.policy import Policy
 from nbagent.context.transcript import message_texts, questioned_text
 from nbagent.core.effects import Append, CallModel, Effect, Say
 from nbagent.core.entries import TurnStart, UsageReported
-from nbagent.core.errors import ModelFailed, UsageProblem
+from nbagent.core.errors import ModelFailed, PolicyError, UsageProblem
 from nbagent.core.messages import Message, Request, Response, is_thinking, text_block
 from nbagent.core.view import build_view
 from nbagent.models.registry import NamedModel
@@ -131,18 +131,28 @@ def _start(session: Session) -> TurnStart:
 
 
 def _chosen(session: Session, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names)) or tuple(dict.fromkeys([*known_policies(), session.settings.policy]))
+    if names:
+        return tuple(dict.fromkeys(names))
+    return tuple(n for n in dict.fromkeys([*known_policies(), session.settings.policy]) if _can_be_made(session, n))
+
+
+def _can_be_made(session: Session, name: str) -> bool:
+    try:
+        _policy(session, name)
+    except PolicyError:  # of somebody else: choosing it says why
+        return False
+    return True
+
+
+def _policy(session: Session, name: str) -> Policy:
+    settings = session.settings
+    kept = kept_numbers(session.runner.numbers, of=settings.policy, policy=name)
+    return choose_policy(name, kept, settings.threshold)
 
 
 def _steps(session: Session, named: NamedModel, start: TurnStart, chosen: Sequence[str]) -> Comparing:
     runner = session.runner
-    settings = session.settings
-
-    def policy_of(name: str) -> Policy:
-        kept = kept_numbers(runner.numbers, of=settings.policy, policy=name)
-        return choose_policy(name, kept, settings.threshold)
-
-    policies = {name: policy_of(name) for name in chosen}
+    policies = {name: _policy(session, name) for name in chosen}
     engine = runner.engine(named, replace(start, policy=session.settings.policy))
     return comparing(session.tree.path(), policies, engine, prices=named.facts.prices)
 

@@ -40,7 +40,7 @@ from nbagent.models.catalog import ModelFacts, lookup, platform_of
 from nbagent.models.context_edits import without_compaction
 from nbagent.models.registry import NamedModel
 from nbagent.runtime.engines import engine_kinds
-from nbagent.runtime.guarded import guarded
+from nbagent.runtime.guarded import registered
 from nbagent.tools.tool import Artifact
 
 ENTRY_POINTS = "nbagent.policies"
@@ -50,7 +50,7 @@ def known_policies() -> Mapping[str, PolicyKind]:
     """Return the policies by name: the built-in ones, then those that installed packages register.
 
     A package registers a `PolicyKind` under the entry point group `nbagent.policies`; one that cannot be loaded
-    is left out, and asking for it says why. Context engines of others come last (`runtime/engines.py`).
+    says why when it is chosen. Context engines of others come last (`runtime/engines.py`).
     """
     return {**BUILT_IN, **{k: v for k, v in _installed().items() if k not in BUILT_IN}}
 
@@ -66,12 +66,7 @@ def _installed() -> dict[str, PolicyKind]:
     """Return what packages register. Looked up once: reading the metadata of all packages takes a while."""
     found: dict[str, PolicyKind] = {}
     for point in entry_points(group=ENTRY_POINTS):
-        try:
-            kind = point.load()
-        except Exception:  # noqa: BLE001  somebody else's package; asking for the policy by name names it as unknown
-            continue
-        if isinstance(kind, PolicyKind):
-            found.setdefault(point.name, guarded(kind))
+        found.setdefault(point.name, registered(point))
     for name, kind in engine_kinds().items():
         found.setdefault(name, kind)
     return found

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from nbagent.context.handoff import TEMPLATES, Missing
@@ -142,9 +143,26 @@ def _text(value: Any) -> str:
     return clean(value)
 
 
-def guarded(kind: PolicyKind) -> PolicyKind:
-    """Return the kind of a policy of somebody else, whose policies are `GuardedPolicy`."""
-    quarantine = Quarantine(what="policy", name=str(kind.name))
+def registered(point: EntryPoint) -> PolicyKind:
+    """Return the kind of policy that a package registers; one that cannot be loaded says so when it is chosen."""
+    try:
+        kind = point.load()
+        if not isinstance(kind, PolicyKind):
+            raise TypeError(f"{point.value} is no PolicyKind")
+        return guarded(kind, point.name)
+    except Exception as error:  # noqa: BLE001  somebody else's package; choosing the policy says what is wrong
+        why = f"cannot be loaded: {type(error).__name__}: {told(error)}"
+
+    def make(given: Numbers) -> Policy:
+        raise PolicyError(f"policy {point.name!r} {why}; choose another with %context policy")
+
+    return PolicyKind(name=point.name, make=make, default={}, summary=why)
+
+
+def guarded(kind: PolicyKind, name: str = "") -> PolicyKind:
+    """Return the kind of a policy of somebody else, whose policies are `GuardedPolicy`; `name` is what people type."""
+    name = name or str(kind.name)
+    quarantine = Quarantine(what="policy", name=name)
     numbers = {str(k): v for k, v in dict(kind.default).items() if isinstance(v, int | float)}
     seed = {str(k): v for k, v in dict(kind.seed).items() if isinstance(v, int | float)}
 
@@ -152,7 +170,7 @@ def guarded(kind: PolicyKind) -> PolicyKind:
         try:
             inner = kind.make(given)
         except Exception as error:
-            raise PolicyError(f"policy {kind.name!r} cannot be made: {told(error)}; choose another") from error
-        return GuardedPolicy(given, str(kind.name), inner, quarantine, default.KIND.make(default.KIND.default))
+            raise PolicyError(f"policy {name!r} cannot be made: {told(error)}; choose another") from error
+        return GuardedPolicy(given, name, inner, quarantine, default.KIND.make(default.KIND.default))
 
-    return PolicyKind(name=str(kind.name), make=make, default=numbers, seed=seed, summary=str(kind.summary))
+    return PolicyKind(name=name, make=make, default=numbers, seed=seed, summary=str(kind.summary))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from nbagent.runtime import contexts
 from nbagent.runtime.beside import within
 from nbagent.runtime.compacting import compact
 from nbagent.runtime.comparing import compare_session
-from nbagent.runtime.guarded import guarded
+from nbagent.runtime.guarded import guarded, registered
 from nbagent.store.verify import verify
 from tests.fakes.messages_api import FakeMessagesAPI
 from tests.runtime.lab import Lab
@@ -185,3 +186,26 @@ def test_what_takes_note_is_not_waited_for_forever() -> None:
 def test_an_exception_that_cannot_say_what_it_is_is_told() -> None:
     assert told(CannotSay()) == "it does not say why"
     assert told(ValueError("a\nb")) == "a b"
+
+
+NOT_ONE = 5
+BROKEN = PolicyKind(name="other", make=lambda numbers: 1 / 0, default={}, summary="x")  # type: ignore[arg-type,return-value]
+
+
+def test_one_that_cannot_be_loaded_says_so_when_chosen_and_spoils_no_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = [EntryPoint(n.lower(), f"{__name__}:{n}", contexts.ENTRY_POINTS) for n in ("NOT_ONE", "BROKEN", "MISSING")]
+    installed = {p.name: registered(p) for p in points}
+    monkeypatch.setattr(contexts, "_installed", lambda: installed)
+    for name, why in (("not_one", "is no PolicyKind"), ("missing", "cannot be loaded"), ("broken", "cannot be made")):
+        with pytest.raises(PolicyError, match=why):
+            contexts.choose_policy(name, {}, None)
+    assert "cannot be loaded: TypeError" in contexts.known_policies()["not_one"].summary
+    lab = Lab(tmp_path / "work", memory__flush="off")
+    lab.open([says("a")])
+    lab.send("one", "c1")
+    assert [r.policy for r in compare_session(lab.session).rows][:2] == ["nbagent", "openclaw"]
+    with pytest.raises(PolicyError, match="cannot be made"):
+        compare_session(lab.session, ["broken"])
+    lab.close()
