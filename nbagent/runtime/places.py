@@ -17,6 +17,7 @@ from typing import Any
 from nbagent.core.entries import Entry, TurnStart
 from nbagent.core.errors import Diagnostic, JournalUnwritable, UsageProblem
 from nbagent.core.tree import SessionTree
+from nbagent.store.files import unwritable, write_atomic
 
 FOLDER = ".nbagent"
 _NOT_COPIED = ("*.lock", "*.owner", "*.torn-*", "*.new", "session.json", "partial.json")
@@ -212,16 +213,21 @@ def remember(place: Place, cells: Iterable[str], *, turns: int | None = None) ->
     try:
         if turns is not None:
             known |= {"turns": turns, "journal_bytes": place.journal.stat().st_size}
-        text = json.dumps(known, ensure_ascii=False, indent=1)
-        if path.is_file() and path.read_bytes() == text.encode():
+        content = json.dumps(known, ensure_ascii=False, indent=1).encode()
+        if path.is_file() and path.read_bytes() == content:
             return
-        new = path.with_suffix(".json.new")
-        new.write_text(text, encoding="utf-8")
-        os.replace(new, path)
     except OSError as error:
-        raise JournalUnwritable(
-            f"{str(path)!r} cannot be written ({error.strerror}); check the folder's permissions and the disk"
-        ) from error
+        raise unwritable(path, error) from error
+    write_atomic(path, content)
+
+
+def remembered(place: Place, cells: Iterable[str], *, turns: int | None = None) -> tuple[str, ...]:
+    """Do what `remember` does after a turn, which is kept whatever becomes of this; return what a person is told."""
+    try:
+        remember(place, cells, turns=turns)
+    except JournalUnwritable as error:
+        return (str(error),)
+    return ()
 
 
 def turns_to_tell(tree: SessionTree, diagnostics: Sequence[Diagnostic]) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from nbagent.runtime.closing import close_models, closed_on_failure
 from nbagent.runtime.gauge import Occupancy
 from nbagent.runtime.matching import CellKey, earlier_turn, fork_parent, guessed_lines
 from nbagent.runtime.occupied import occupancy_after
-from nbagent.runtime.places import Place, came_along, cells_of, find_place, remember, turns_to_tell
+from nbagent.runtime.places import Place, came_along, cells_of, find_place, remember, remembered, turns_to_tell
 from nbagent.runtime.ports import FinishedTurn, TurnOptions, TurnPorts, with_limits
 from nbagent.runtime.prompting import asked
 from nbagent.runtime.replay import recorded_clock, replay_resume, replay_turn, reuse_turn
@@ -233,9 +233,10 @@ class Session:
 
     def _after(self, done: FinishedTurn, earlier: TurnNode | None) -> FinishedTurn:
         self._previous = earlier or self.tree.turn(done.output.turn)
-        if self._journal is not None:
-            remember(self.place, cells_of(self.tree), turns=turns_to_tell(self.tree, self.opened.diagnostics))
-        return done
+        if self._journal is None:
+            return done
+        told = remembered(self.place, cells_of(self.tree), turns=turns_to_tell(self.tree, self.opened.diagnostics))
+        return replace(done, notices=(*done.notices, *told)) if told else done
 
     def live_source(self) -> str:
         """Return what a recording of this session is of: "live", or "fake" for a service on this machine."""

@@ -66,6 +66,23 @@ def test_editing_a_cell_in_the_middle_forks_there_and_loses_nothing(lab: Lab) ->
     assert lab.prompts() == ["prompt A", "prompt B", "prompt C", "prompt D"]
 
 
+def test_a_turn_is_complete_also_where_the_file_beside_the_journal_cannot_be_written(lab: Lab) -> None:
+    lab.open([says("a"), says("b"), says("c")])
+    lab.send("prompt A", "A")
+    kept = lab.session.place.folder / "session.json"
+    kept.unlink()
+    kept.mkdir()
+    done = lab.send("prompt B", "B")
+    assert done.output.outcome == "completed"
+    (line,) = done.notices
+    assert line.startswith(f"cannot write {kept}: ")
+    assert "a folder has that name: rename or remove it" in line
+    assert list(lab.session.place.folder.glob("session.json*")) == [kept]
+    kept.rmdir()
+    assert lab.send("prompt C", "C").notices == ()
+    assert '"C"' in kept.read_text()
+
+
 def test_run_all_after_a_restart_forks_once_at_the_first_cell(lab: Lab) -> None:
     lab.open([says("a"), says("b"), says("c")])
     cells(lab, "A", "B", "C")
