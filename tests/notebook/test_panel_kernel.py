@@ -415,7 +415,7 @@ def test_stop_takes_an_open_question_away(kernel: AgentKernel, tmp_path: Path) -
         panel.until(lambda p: p["approval"]["approval"] == "" and p["turn"]["status"] == "idle")
 
 
-def test_a_comm_closed_by_the_front_end_is_not_opened_again(kernel: AgentKernel, tmp_path: Path) -> None:
+def test_a_comm_that_one_front_end_closed_is_there_for_the_others(kernel: AgentKernel, tmp_path: Path) -> None:
     with panel_of(kernel) as panel, FakeMessagesAPI(["one", "two"]) as fake:
         kernel.begin(tmp_path, fake)
         panel.hello()
@@ -424,7 +424,11 @@ def test_a_comm_closed_by_the_front_end_is_not_opened_again(kernel: AgentKernel,
         result = kernel.run(agent("hi"))
         assert "one" in shown(result)
         assert result.of("comm_open") == []
+        panel.read_all()
+        assert [m["kind"] for m in panel.messages].count("welcome") == 2  # the others say hello again
+        assert panel.hello()["kind"] == "snapshot"
         assert "two" in shown(kernel.run(agent("again")))
+        panel.until(lambda p: p["tree"]["total"] == 2)
 
 
 def test_unloading_closes_the_comm_and_ends_the_thread(kernel: AgentKernel, tmp_path: Path) -> None:

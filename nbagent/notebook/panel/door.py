@@ -45,11 +45,7 @@ class PanelDoor:
     def _open(self) -> None:
         from comm import create_comm
 
-        from nbagent import __version__
-
-        # As protocol.welcome says it; that module is read when somebody answers.
-        data = {"kind": "welcome", "version": VERSION, "least": LEAST_VERSION, "package": __version__}
-        self._comm = free_comm(create_comm(target_name=TARGET, data=data))
+        self._comm = free_comm(create_comm(target_name=TARGET, data=_welcome()))
         self._comm.on_msg(self._received)
         self._comm.on_close(self._closed)
 
@@ -106,10 +102,13 @@ class PanelDoor:
             bridge.receive(self._peer, data)
 
     def _closed(self, message: Any) -> None:
-        """The front end has no panel, or put it away: it is not offered again."""
-        self._shut, self._comm = True, None
+        """A front end has no panel, or put it away: another one that has one is asked to say hello again."""
         if self._bridge is not None and self._peer is not None:
             self._bridge.detach(self._peer)
+        comm = self._comm
+        if comm is not None:
+            _still_open(comm)
+            comm.send(_welcome())
 
     def _after_cell(self, result: Any = None) -> None:
         if self._bridge is not None:
@@ -130,3 +129,22 @@ class PanelDoor:
         if self._bridge is not None:
             self._bridge.close()
             self._agent().panel = None
+
+
+def _welcome() -> dict[str, Any]:
+    """Return what protocol.welcome says; that module is read when somebody answers."""
+    from nbagent import __version__
+
+    return {"kind": "welcome", "version": VERSION, "least": LEAST_VERSION, "package": __version__}
+
+
+def _still_open(comm: Any) -> None:
+    """Let `comm` live on that a front end has closed.
+
+    JupyterLab closes what it has no target for: a window without the panel, one with a console of this kernel. Another
+    window may have the panel.
+    """
+    from comm import get_comm_manager
+
+    comm._closed = False
+    get_comm_manager().register_comm(comm)
