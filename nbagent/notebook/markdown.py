@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import html
 import itertools
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -214,6 +215,9 @@ def _parser(highlight: bool) -> MarkdownIt:
 
     from nbagent.notebook.emphasis import EmphasisBesideWideLetters
 
+    told = logging.getLogger("markdown_it")
+    if told.level == logging.NOTSET:  # ten lines for each block would stand in the cell of who logs at DEBUG
+        told.setLevel(logging.INFO)
     options: dict[str, Any] = {"html": False, "linkify": False, "typographer": False}
     if highlight:
         options["highlight"] = highlighted

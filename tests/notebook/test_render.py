@@ -221,6 +221,13 @@ def test_math_is_left_to_the_front_end_and_money_is_no_math():
     assert "<h1>" not in shown
 
 
+def test_who_logs_everything_does_not_read_how_markdown_is_parsed(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level("DEBUG"):
+        markdown_html("# a\n\n- b\n\n```\nc\n```")
+        safe_markdown("![a](b)\n\n$5 $6")
+    assert caplog.records == []
+
+
 def test_code_has_the_colours_of_the_editor():
     shown = markdown_html("```python\nimport os\n```")
     assert 'style="color:var(--jp-mirror-editor-keyword-color,inherit)">import</span> os' in shown
