@@ -200,7 +200,7 @@ def test_a_note_that_is_half_edited_outlives_the_kernel_and_the_page(
     notebook.close()
 
 
-def test_a_notebook_that_shares_its_kernel_says_where_the_panel_is(
+def test_a_notebook_that_shares_its_kernel_says_that_another_one_has_the_panel(
     notebook: Notebook, window: Window, place: str
 ) -> None:
     other = window.notebook(f"{place}/other.ipynb", "1")
@@ -210,7 +210,7 @@ def test_a_notebook_that_shares_its_kernel_says_where_the_panel_is(
           await books[path].sessionContext.changeKernel({ id, name }); }""",
         [other.path, notebook.path],
     )
-    window.panel.get_by_text("shares its kernel with another one").wait_for()
+    window.panel.get_by_text("shares its kernel with another notebook").wait_for()
     notebook.focus()
     window.part("Context").get_by_role("meter").wait_for()
 

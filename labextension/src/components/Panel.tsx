@@ -126,7 +126,7 @@ function Body(props: PanelProps): JSX.Element {
       return (
         <p className="nbagent-Hint" role="status">
           {trans.__(
-            'This notebook shares its kernel with another one, and the panel is shown there. For a panel of its own choose another kernel, or close the other notebook and open this one again.'
+            'This notebook shares its kernel with another notebook or a console, and only one of them can talk with the panel: the one that was opened first. Close the other and load the page again, or choose another kernel.'
           )}
         </p>
       );
