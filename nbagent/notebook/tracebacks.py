@@ -60,7 +60,8 @@ def clip(text: str, limit_chars: int) -> str:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)
+        # that of a SyntaxError ends in the name of the file, which for a cell is one of the kernel's own making
+        return error.msg if isinstance(error, SyntaxError) and error.msg else str(error)
     except Exception as e:  # noqa: BLE001 - user code; said in the text
         return f"(its message raised {type(e).__name__})"
 
@@ -86,7 +87,7 @@ def _one(error: BaseException, label: Label) -> str:
     lines = _fold([_frame(f, line, label) for f, line in _walk(error.__traceback__)])
     if isinstance(error, SyntaxError):
         lines += _syntax_lines(error, label)
-    lines.append(f"{type(error).__name__}: {_message(error) if not isinstance(error, SyntaxError) else error.msg}")
+    lines.append(f"{type(error).__name__}: {_message(error)}")
     lines += [f"  Note: {note}" for note in getattr(error, "__notes__", ())]
     if isinstance(error, BaseExceptionGroup):
         lines += [f"  - {type(e).__name__}: {_message(e)}" for e in error.exceptions]
@@ -160,7 +161,7 @@ def _lines(frame: _Frame) -> list[str]:
 
 def _syntax_lines(error: SyntaxError, label: Label) -> list[str]:
     filename = error.filename or "<code>"
-    lines = [f"{label(filename) or _shown(filename)}, line {error.lineno}"]
+    lines = [f"{label(filename) or _shown(filename)}, line {error.lineno}"] if error.lineno else []
     if error.text:
         text = error.text.rstrip("\n")
         lines.append(f"    {text.lstrip()}")

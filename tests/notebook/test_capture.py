@@ -107,6 +107,20 @@ def error_of(source: str) -> BaseException:
     raise AssertionError("no error")
 
 
+@pytest.mark.parametrize(
+    ("source", "said"), [("def f(:\n pass", "invalid syntax"), ("'\0'", "source code string cannot contain null bytes")]
+)
+def test_a_syntax_error_is_said_once_and_names_no_file_of_the_kernel(source: str, said: str) -> None:
+    try:
+        compile(source, "/tmp/ipykernel_1/23.py", "exec")
+    except (SyntaxError, ValueError) as error:
+        found = describe_error(error.with_traceback(None), lambda name: "Cell In[1.1]")
+    assert found.message == said
+    assert found.traceback.endswith(f"{found.name}: {said}")
+    assert "line None" not in found.traceback
+    assert "23.py" not in found.message + found.traceback
+
+
 def test_library_frames_are_folded() -> None:
     found = describe_error(error_of("import json\njson.loads('{')"), label)
     assert found.name == "JSONDecodeError"
