@@ -286,7 +286,7 @@ def _name_no_folders(runner: Any) -> None:
         after = neutral(before)
         return entry if before == after else Entry(entry.id, entry.parent, entry.at, body_from_dict(json.loads(after)))
 
-    type(runner).new_prefix = lambda self: Prefix.from_text(neutral(made(self).to_text()))
+    type(runner).new_prefix = lambda self, path=(): Prefix.from_text(neutral(made(self, path).to_text()))
     runner.writer._scrub = scrub
 
 

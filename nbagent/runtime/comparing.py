@@ -78,6 +78,7 @@ async def compare_live(session: Session, ports: TurnPorts, names: Sequence[str] 
         raise UsageProblem("a recording plays, so no model can be asked; `%context compare` without --live needs none")
     start = _start(session)
     named = await session.ready_model()
+    start = going_on(session, start)  # what is asked goes out now
     steps = _steps(session, named, start, _chosen(session, names))
     driver = session.runner.side_driver(named, ports, replace(start, model=named.name))
     rows = await driver.run(_live(steps, lambda usage: session.runner.gauge.price(named.facts, usage)))
@@ -127,7 +128,7 @@ def _start(session: Session) -> TurnStart:
     start = build_view(session.tree.path()).turn
     if start is None:
         raise UsageProblem("there is no conversation to compare policies on; run a %%agent cell first")
-    return going_on(session, start)
+    return start
 
 
 def _chosen(session: Session, names: Sequence[str]) -> tuple[str, ...]:
