@@ -2,6 +2,7 @@
 
 import { Signal, type ISignal } from '@lumino/signaling';
 
+import { CellTurns } from './cells.js';
 import { NoteDraft, placeOf } from './draft.js';
 import type { Kept } from './kept.js';
 import { Lines, type KeyedLine, type Line } from './lines.js';
@@ -10,7 +11,6 @@ import { MemorySearch } from './search.js';
 import { Sender, type Busy } from './sender.js';
 import { Pager } from './pager.js';
 import {
-  MAX_CELLS,
   readQuestion,
   readSkills,
   readTurns,
@@ -63,12 +63,7 @@ export class AgentSession {
 
   readonly catalog = new Pager<SkillRow>(
     async (start, count, text) => {
-      const reply = await this._sender.ask('page', {
-        of: 'catalog',
-        start,
-        count,
-        text
-      });
+      const reply = await this._page('catalog', start, count, text);
       return reply && readSkills(reply.result);
     },
     () => this._changed.emit()
@@ -76,12 +71,7 @@ export class AgentSession {
 
   readonly tree = new Pager<TurnRow>(
     async (start, count) => {
-      const reply = await this._sender.ask('page', {
-        of: 'tree',
-        start,
-        count,
-        text: ''
-      });
+      const reply = await this._page('tree', start, count, '');
       return reply && readTurns(reply.result);
     },
     () => this._changed.emit(),
@@ -167,7 +157,7 @@ export class AgentSession {
 
   /** Turns by cell id. */
   get cells(): ReadonlyMap<string, TurnRow> {
-    return this._cells;
+    return this._cells.rows;
   }
 
   isBusy(what: Busy): boolean {
@@ -320,20 +310,7 @@ export class AgentSession {
 
   /** Learn the turns of these cells. */
   async lookAtCells(ids: readonly string[]): Promise<void> {
-    const ticket = ++this._cellsTicket;
-    const found = new Map<string, TurnRow>();
-    for (let i = 0; i < ids.length; i += MAX_CELLS) {
-      const cells = ids.slice(i, i + MAX_CELLS);
-      const reply = await this._link?.run('cells', { cells });
-      if (reply?.status !== 'ok') {
-        return;
-      }
-      for (const row of readTurns(reply.result).rows) {
-        found.set(row.cell, row);
-      }
-    }
-    if (ticket === this._cellsTicket) {
-      this._cells = found;
+    if (this._link !== null && (await this._cells.look(this._link, ids))) {
       this._changed.emit();
     }
   }
@@ -373,6 +350,10 @@ export class AgentSession {
     this._changed.emit();
   }
 
+  private _page(of: string, start: number, count: number, text: string) {
+    return this._sender.ask('page', { of, start, count, text });
+  }
+
   private _forget(): void {
     if (this._approval !== '') {
       this._asked.emit('');
@@ -383,8 +364,7 @@ export class AgentSession {
     this._approval = this._question = this._answeredHere = '';
     this.memory.clear();
     this._running = false;
-    this._cells = new Map();
-    this._cellsTicket++;
+    this._cells.clear();
     this._lines.keep(() => false);
   }
 
@@ -412,8 +392,7 @@ export class AgentSession {
   private _approval = '';
   private _catalogRevision = -1;
   private _treeRevision = -1;
-  private _cellsTicket = 0;
-  private _cells: ReadonlyMap<string, TurnRow> = new Map();
+  private _cells = new CellTurns();
 }
 
 const NOTHING: PanelState = new StateReader().read({});
