@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from nbagent.notebook.panel import protocol
 from nbagent.notebook.panel import results as panel_results
 from nbagent.notebook.panel.commands import BadMessage, Bye, Compact, Hello, Page, Pong, read_message
 from nbagent.notebook.panel.comms import TARGET
-from nbagent.notebook.panel.deltas import MAX_DELTA_BYTES, DeltaPacer, changed, merged, size_bytes
+from nbagent.notebook.panel.deltas import CALM_INTERVAL_S, MAX_DELTA_BYTES, DeltaPacer, changed, merged, size_bytes
 from nbagent.notebook.panel.protocol import (
     AgentRow,
     AgentsPart,
@@ -226,6 +226,24 @@ def test_ten_thousand_tokens_a_second_make_no_more_deltas_than_ten() -> None:
         pacer.offer(PanelState(gauge=GaugePart(used_tokens=i, categories={"messages": i})))
         sent += pacer.take(i / 10_000) is not None
     assert 8 <= sent <= 10
+
+
+def test_while_an_answer_streams_the_gauge_alone_moves_once_a_second_and_all_else_at_once() -> None:
+    pacer, running = DeltaPacer(), TurnPart(turn="t1", status="running", activity="writing")
+    pacer.offer(PanelState(turn=running))
+    assert pacer.take(0.0) is not None
+    pacer.offer(PanelState(turn=running, gauge=GaugePart(used_tokens=500)))
+    assert pacer.due_s(0.5) == pytest.approx(CALM_INTERVAL_S - 0.5)
+    assert pacer.take(0.5) is None
+    pacer.offer(PanelState(turn=replace(running, activity="python"), gauge=GaugePart(used_tokens=600)))
+    assert pacer.take(0.5) is not None
+    pacer.offer(PanelState(turn=replace(running, activity="python"), gauge=GaugePart(used_tokens=700)))
+    assert pacer.take(1.4) is None
+    assert pacer.take(1.5) is not None
+    pacer.offer(PanelState(turn=TurnPart(turn="t1"), gauge=GaugePart(used_tokens=700)))
+    assert pacer.take(1.7) is not None
+    pacer.offer(PanelState(turn=TurnPart(turn="t1"), gauge=GaugePart(used_tokens=800)))
+    assert pacer.take(1.9) is not None, "after a turn nothing waits for long"
 
 
 def test_a_state_that_went_back_before_it_was_sent_costs_nothing() -> None:

@@ -11,6 +11,7 @@ from nbagent.notebook.panel.protocol import PanelState, delta, snapshot
 
 MAX_DELTA_BYTES: Final = 4_096  # of one delta, as JSON
 MIN_INTERVAL_S: Final = 0.11  # between two deltas: never more than ten in a second
+CALM_INTERVAL_S: Final = 1.0  # while a turn runs and only the gauge moves: each time the page is drawn
 
 
 def changed(old: JsonObject, new: JsonObject) -> JsonObject:
@@ -41,7 +42,8 @@ def size_bytes(message: JsonObject) -> int:
 
 
 class DeltaPacer:
-    """Holds back what changed so that the limits are kept: MIN_INTERVAL_S between deltas, MAX_DELTA_BYTES each.
+    """Holds back what changed so that the limits are kept: MIN_INTERVAL_S between deltas (CALM_INTERVAL_S where nothing
+    but the figures of a running turn moved), MAX_DELTA_BYTES each.
 
     `offer` takes the newest state; what was never sent and is out of date by then is never sent. What does not fit
     into one delta comes with the next. A turn's start and end (`turn`) and a question go first. `only` are the parts
@@ -52,11 +54,13 @@ class DeltaPacer:
         self._only = only
         self._sent = self._newest = self._wanted(state or PanelState())
         self._last_s = float("-inf")
+        self._runs = False
         self.seq = 0
 
     def offer(self, state: PanelState) -> None:
         """Take the state as it is now."""
         self._newest = self._wanted(state)
+        self._runs = state.turn.status == "running"
 
     def _wanted(self, state: PanelState) -> JsonObject:
         parts = state.to_wire()
@@ -66,7 +70,8 @@ class DeltaPacer:
         """Return in how many seconds a delta may go, 0 for now; None when nothing changed."""
         if self._newest == self._sent:
             return None
-        return max(0.0, self._last_s + MIN_INTERVAL_S - now_s)
+        calm = self._runs and all(v == self._sent.get(k) for k, v in self._newest.items() if k != "gauge")
+        return max(0.0, self._last_s + (CALM_INTERVAL_S if calm else MIN_INTERVAL_S) - now_s)
 
     def take(self, now_s: float) -> JsonObject | None:
         """Return the delta to send now; None when nothing changed or it is too early."""
